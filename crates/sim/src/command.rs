@@ -88,7 +88,7 @@ pub struct SimArgs {
     /// Thread counts [default: 1/4, 1/2, 1, 3/2 and 2 times the machine's contexts]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = threads)]
     pub threads: Vec<u32>,
-    /// Locks: `default`, LOCK, LOCK+LOAD, `all`, or `transactions` (instead of locks)
+    /// Locks: `default`, LOCK, LOCK+LOAD, `all`, `libc`, or `transactions` (instead of locks)
     #[arg(
         long,
         value_name = "LIST",

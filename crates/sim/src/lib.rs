@@ -10,8 +10,8 @@
 //! | [`machine`] | simulated time, caches, scheduler and futexes |
 //! | [`platform`] | the primitives that the locks call |
 //! | [`process`] | load control and the controller of a simulated process |
-//! | `mutex`, [`pair`] | the locks and their names |
-//! | `solaris` | the Solaris mutex that the papers compare with |
+//! | `mutex`, `rwlock`, [`pair`] | the locks and their names |
+//! | `solaris`, `libc_rwlock` | locks to compare with: the papers' mutex, libc's reader-writer lock |
 //! | [`simulation`] | a machine with a program on it |
 //! | [`workload`] | programs: mixes of critical sections |
 //! | [`outcome`], [`experiment`] | one simulated point of a grid; other experiments |
@@ -25,6 +25,7 @@ pub mod command;
 pub mod dispatch;
 pub mod experiment;
 pub mod grid;
+mod libc_rwlock;
 pub mod machine;
 mod messages;
 mod mutex;
@@ -36,6 +37,7 @@ pub mod points;
 pub mod presets;
 pub mod process;
 pub mod quantiles;
+mod rwlock;
 pub mod simulation;
 mod solaris;
 pub mod validate;

@@ -43,6 +43,10 @@ pub(crate) fn unknown_lock(name: &str) -> String {
     )
 }
 
+pub(crate) fn no_shared_lock(lock: &str) -> String {
+    format!("{lock} has no reader-writer lock; use default, libc, or a pair from `unconvoy locks`")
+}
+
 pub(crate) fn option_of_counter(workload: &str) -> String {
     format!("--think and --section need the workload counter, not {workload}")
 }

@@ -216,6 +216,9 @@ pub fn simulate_under(
     if point.lock == pair::TRANSACTIONAL && point.machine.transactions.is_none() {
         bail!(messages::no_transactions(&point.machine.name));
     }
+    if point.workload.has_shared_lock() && !pair.has_shared() {
+        bail!(messages::no_shared_lock(&point.lock));
+    }
     let mut simulation =
         Simulation::new(&point.machine, point.seed).context(messages::no_memory())?;
     let process = simulation.process();

@@ -3,7 +3,9 @@
 
 use unconvoy::catalogue::{CONTENTION, LOAD};
 use unconvoy::contention::Contention;
+use unconvoy::contention::futex::Futex;
 use unconvoy::contention::loiter::Loiter;
+use unconvoy::contention::rw::Share;
 use unconvoy::contention::tpmcs::TpMcs;
 use unconvoy::contention::ttas::Ttas;
 use unconvoy::load::control::ControlWith;
@@ -13,10 +15,12 @@ use unconvoy::load::{Holds, LoadManager};
 use unconvoy::lock::Process as _;
 use unconvoy::primitive::{Abort, Clock as _, Spin as _};
 
+use crate::libc_rwlock::LibcRwLock;
 use crate::machine::{self, Cause, Machine, Refusal};
 use crate::messages;
 use crate::mutex::{Mutex, make, make_bare};
 use crate::platform::Simulated;
+use crate::rwlock::{self, RwLock};
 use crate::solaris::Solaris;
 
 /// A contention manager and a load manager.
@@ -24,13 +28,14 @@ use crate::solaris::Solaris;
 pub struct Pair {
     /// Name of the contention manager in the catalogue.
     pub contention: &'static str,
-    /// Name of the load manager; empty for [`solaris`](crate::solaris) and [`TRANSACTIONAL`], which
-    /// are not pairs.
+    /// Name of the load manager; empty for [`solaris`](crate::solaris), [`LIBC`] and
+    /// [`TRANSACTIONAL`], which are not pairs.
     pub load: &'static str,
     pub(crate) interval_ns: u64,
     discipline: Discipline,
     make: fn(&mut Machine) -> &'static dyn Mutex,
     make_bare: fn(&mut Machine) -> &'static dyn Mutex,
+    make_shared: Option<fn(&mut Machine) -> &'static dyn RwLock>,
     /// What a thread does at the end of a transaction, in a program with checkpoints.
     pub(crate) checkpoint: fn(),
 }
@@ -48,6 +53,11 @@ impl Pair {
             "" => self.contention.to_string(),
             load => format!("{}+{load}", self.contention),
         }
+    }
+
+    /// Whether it has a reader-writer lock.
+    pub(crate) fn has_shared(&self) -> bool {
+        self.make_shared.is_some()
     }
 
     /// Whether waiters spin and never leave the processor.
@@ -191,6 +201,35 @@ impl Lock {
     }
 }
 
+/// One of the workload's reader-writer locks: the lock and its account on the machine. Its waiters'
+/// time counts as spinning, whether or not its holders run.
+#[derive(Clone, Copy)]
+pub struct SharedLock {
+    lock: &'static dyn RwLock,
+    clock: usize,
+}
+
+impl SharedLock {
+    /// # Panics
+    ///
+    /// Panics if there is no reader-writer lock of this name.
+    pub(crate) fn new(machine: &mut Machine, pair: &Pair) -> Self {
+        let make = pair.make_shared.expect("a reader-writer lock");
+        SharedLock { lock: make(machine), clock: machine.add_lock() }
+    }
+
+    /// Runs `section` while the calling simulated thread holds the lock.
+    pub fn section<R>(&self, share: Share, section: impl FnOnce() -> R) -> R {
+        machine::begin_wait(self.clock);
+        self.lock.lock(share);
+        machine::enter_section();
+        let result = section();
+        machine::leave_section();
+        self.lock.unlock();
+        result
+    }
+}
+
 /// Whether this is the interposer's default pair.
 const fn is_default(contention: &str, load: &str) -> bool {
     is_same(contention, CONTENTION[0].name) && is_same(load, LOAD[0].name)
@@ -226,6 +265,7 @@ macro_rules! pairs {
             discipline: discipline_of::<$contention>(),
             make: make::<$contention, $manager, { is_default($lock, $load) }>,
             make_bare: make_bare::<$contention, $manager>,
+            make_shared: Some(rwlock::make::<$manager, { is_default($lock, $load) }>),
             checkpoint: checkpoint::<$manager>,
         }),*]
     };
@@ -254,6 +294,7 @@ macro_rules! ablated {
                 { is_default($lock, LOAD[0].name) },
             >,
             make_bare: make_bare::<$contention, ControlWith<Set<{ rules_of($rules) }>>>,
+            make_shared: None,
             checkpoint: checkpoint::<ControlWith<Set<{ rules_of($rules) }>>>,
         }
     };
@@ -287,6 +328,7 @@ static TRANSACTIONS: Pair = Pair {
     discipline: Discipline::Transactions,
     make: make::<Ttas<Simulated>, NoManager, false>,
     make_bare: make_bare::<Ttas<Simulated>, NoManager>,
+    make_shared: None,
     checkpoint: || {},
 };
 
@@ -304,8 +346,25 @@ static SOLARIS: Pair = Pair {
     make: |machine| unsafe { &*machine.allocate(Solaris::unlocked()) },
     // SAFETY: see `make`.
     make_bare: |machine| unsafe { &*machine.allocate(Solaris::unlocked()) },
+    make_shared: None,
     checkpoint: || {},
 };
+
+/// libc's locks: a futex mutex, and glibc's reader-writer lock.
+static LIBCS: Pair = Pair {
+    contention: LIBC,
+    load: "",
+    interval_ns: 0,
+    discipline: Discipline::Lock,
+    make: make_bare::<Futex<Simulated>, NoManager>,
+    make_bare: make_bare::<Futex<Simulated>, NoManager>,
+    // SAFETY: see `SOLARIS`.
+    make_shared: Some(|machine| unsafe { &*machine.allocate(LibcRwLock::unlocked()) }),
+    checkpoint: || {},
+};
+
+/// Name of the locks to compare with that are like libc's.
+pub const LIBC: &str = "libc";
 
 /// All pairs.
 pub fn all() -> impl Iterator<Item = &'static Pair> {
@@ -313,15 +372,15 @@ pub fn all() -> impl Iterator<Item = &'static Pair> {
 }
 
 /// Looks up a lock: `CONTENTION+LOAD`, `LOCK+control@RULES` ([`ABLATIONS`], under `tpmcs` and
-/// `loiter`), `CONTENTION` (with load control), `default`, `solaris` (the mutex of the papers), or
-/// [`TRANSACTIONAL`].
+/// `loiter`), `CONTENTION` (with load control), `default`, `solaris` (the mutex of the papers),
+/// [`LIBC`], or [`TRANSACTIONAL`].
 ///
 /// # Errors
 ///
 /// The name is unknown.
 pub fn named(name: &str) -> Result<&'static Pair, String> {
     if let Some(other) =
-        [&SOLARIS, &TRANSACTIONS].into_iter().find(|other| other.contention == name)
+        [&SOLARIS, &LIBCS, &TRANSACTIONS].into_iter().find(|other| other.contention == name)
     {
         return Ok(other);
     }

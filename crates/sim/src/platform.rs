@@ -4,7 +4,7 @@
 use core::ptr;
 use core::sync::atomic::Ordering;
 
-use unconvoy::contention::visible::VisibleReaders;
+use unconvoy::contention::visible::{Row, VisibleReaders};
 use unconvoy::load::{Context, LoadControl, ThreadState};
 use unconvoy::lock::Process;
 use unconvoy::primitive::{
@@ -172,7 +172,19 @@ impl Context for OwnProcess {
     }
 }
 
-impl VisibleReaders for Simulated {}
+impl VisibleReaders for Simulated {
+    fn own_row() -> Option<&'static Row<Simulated>> {
+        process::own_row()
+    }
+
+    fn rows() -> &'static [Row<Simulated>] {
+        process::rows()
+    }
+
+    fn runs_in_parallel() -> bool {
+        machine::capacity() > 1.0
+    }
+}
 
 impl Process for Simulated {
     type Context = OwnProcess;

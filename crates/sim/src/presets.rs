@@ -17,6 +17,8 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("niagara2-16", "niagara2-64 with 16 contexts, one pipeline each (DaMoN 2009)"),
     ("opteron-32", "eight sockets of four cores, Linux 2.6 (TACO 2013)"),
     ("server", "two sockets of 32 cores with two contexts each, Linux 6"),
+    ("server-64", "server with one socket: 64 contexts"),
+    ("server-256", "server with four sockets: 256 contexts"),
     ("metatm-8", "8 processors with transactions (Syncchar report, section 5)"),
     ("metatm-16", "metatm-8 with 16 processors"),
     ("metatm-32", "metatm-8 with 32 processors"),
@@ -34,6 +36,8 @@ pub fn named(name: &str) -> Result<Parameters, String> {
         "niagara2-16" => niagara(name, 2),
         "opteron-32" => opteron(),
         "server" => server(),
+        "server-64" => server_of(name, 1),
+        "server-256" => server_of(name, 4),
         "metatm-8" => metatm(name, 8),
         "metatm-16" => metatm(name, 16),
         "metatm-32" => metatm(name, 32),
@@ -209,6 +213,11 @@ fn server() -> Parameters {
         }),
         calibrated: None,
     }
+}
+
+/// `server` with another number of sockets.
+fn server_of(name: &str, sockets: u32) -> Parameters {
+    Parameters { name: name.to_string(), topology: topology(sockets, 1, 32, 2), ..server() }
 }
 
 fn lines(count: u32) -> NonZeroU32 {

@@ -1,12 +1,13 @@
 //! Data that the threads of a simulated process share beside their locks: load control, its
-//! controller, and queue nodes.
+//! controller, queue nodes, and visible readers.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
+use unconvoy::contention::visible::Row;
 use unconvoy::load::LoadControl;
 use unconvoy::load::controller::{Counters, serve};
 use unconvoy::load::sensor::{Reading, Sensor};
-use unconvoy::primitive::Atomic as _;
+use unconvoy::primitive::{Atomic as _, AtomicInt as _};
 use unconvoy::queue::Node;
 
 use crate::machine::{self, Machine, Simulated, SimulatedCell};
@@ -18,6 +19,8 @@ pub struct Process {
     stop: &'static SimulatedCell<u32>,
     nodes: Nodes,
     tags: &'static [Tag; STRIPES],
+    /// Once the process has a reader-writer lock.
+    readers: Option<&'static Readers>,
     has_controller: bool,
     /// Whether a controller may start. Experiments that set the sleep target themselves have none.
     controlled: bool,
@@ -50,6 +53,7 @@ impl Process {
             stop: allocate(machine, zero()),
             nodes: Nodes::default(),
             tags: allocate(machine, core::array::from_fn(|_| Tag(SimulatedCell::new(0)))),
+            readers: None,
             has_controller: false,
             controlled: true,
             aim: None,
@@ -71,6 +75,14 @@ impl Process {
 
     pub(crate) fn read_machine_load(&mut self) {
         self.reads_machine_load = true;
+    }
+
+    pub(crate) fn has_readers(&self) -> bool {
+        self.readers.is_some()
+    }
+
+    pub(crate) fn set_readers(&mut self, readers: &'static Readers) {
+        self.readers = Some(readers);
     }
 
     /// Number of controller intervals of the process so far.
@@ -178,4 +190,40 @@ pub(crate) fn take_node() -> *mut Node<Simulated> {
 /// `node` came from [`take_node`], and no thread uses it any longer.
 pub(crate) unsafe fn give_node(node: *mut Node<Simulated>) {
     with_stripe(|free| free.push(node));
+}
+
+/// The visible readers of a process, as many rows as on the native machine (`runtime/readers.rs`).
+pub(crate) struct Readers {
+    rows: [Row<Simulated>; ROWS],
+    /// Rows given so far, including those given to a second thread.
+    given: SimulatedCell<u64>,
+}
+
+const ROWS: usize = 256;
+
+impl Readers {
+    pub(crate) fn new() -> Self {
+        let rows = core::array::from_fn(|_| Row::empty());
+        Readers { rows, given: SimulatedCell::new(0) }
+    }
+}
+
+/// The calling thread's row; `None` in a process without reader-writer locks.
+pub(crate) fn own_row() -> Option<&'static Row<Simulated>> {
+    let readers = own(|process| process.readers)?;
+    let row = machine::row().unwrap_or_else(|| {
+        let row = readers.given.fetch_add(1, SeqCst) as usize % ROWS;
+        machine::set_row(row);
+        row
+    });
+    Some(&readers.rows[row])
+}
+
+/// Every row that a thread of the process has.
+pub(crate) fn rows() -> &'static [Row<Simulated>] {
+    let given = |readers: &'static Readers| {
+        let given = readers.given.load(SeqCst) as usize;
+        &readers.rows[..given.min(ROWS)]
+    };
+    own(|process| process.readers).map_or(&[], given)
 }

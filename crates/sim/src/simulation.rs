@@ -5,9 +5,9 @@ use unconvoy::primitive::Atomic as _;
 use unconvoy_sched::{Change, Policy, State};
 
 use crate::machine::{self, Counts, Hang, Lines, Machine, Split, TransactionCounts, Word};
-use crate::pair::{Lock, Pair};
+use crate::pair::{Lock, Pair, SharedLock};
 use crate::parameters::Parameters;
-use crate::process::Process;
+use crate::process::{Process, Readers};
 
 /// A machine and its program. It stays on one host thread.
 pub struct Simulation {
@@ -45,6 +45,20 @@ impl Simulation {
     pub fn kernel_lock(&mut self, process: usize, pair: &Pair) -> Lock {
         self.set_interval(process, pair.interval_ns);
         Lock::in_kernel(&mut self.machine, pair)
+    }
+
+    /// Creates a reader-writer lock, and sets the process's controller interval to the pair's.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the pair has no reader-writer lock.
+    pub fn shared_lock(&mut self, process: usize, pair: &Pair) -> SharedLock {
+        self.set_interval(process, pair.interval_ns);
+        if !self.shared(process).has_readers() {
+            let readers = self.allocate(Readers::new());
+            self.shared(process).set_readers(readers);
+        }
+        SharedLock::new(&mut self.machine, pair)
     }
 
     /// Allocates a word of shared data.

@@ -282,6 +282,15 @@ pub(crate) fn set_thread_state(state: unconvoy::load::ThreadState) {
     with(|machine| machine.threads[machine.current as usize].state = state);
 }
 
+/// Row of the calling thread in the table of its process's visible readers.
+pub(crate) fn row() -> Option<usize> {
+    with(|machine| machine.threads[machine.current as usize].row)
+}
+
+pub(crate) fn set_row(row: usize) {
+    with(|machine| machine.threads[machine.current as usize].row = Some(row));
+}
+
 /// A number for `address` that is the same in every run of a simulation. Stack addresses get random
 /// numbers.
 pub(crate) fn number_of(address: usize) -> u64 {

@@ -22,6 +22,8 @@ pub(super) struct Thread {
     /// Suspends the thread; null until its first run.
     pub(super) yielder: *const Yielder<(), ()>,
     pub(super) state: ThreadState,
+    /// Its row in the table of its process's visible readers.
+    pub(super) row: Option<usize>,
 }
 
 impl Thread {
@@ -43,6 +45,7 @@ impl Thread {
             body: Some(body),
             yielder: core::ptr::null(),
             state: ThreadState::default(),
+            row: None,
         })
     }
 }

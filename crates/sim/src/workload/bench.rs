@@ -1,5 +1,5 @@
-//! The programs of `unconvoy bench` with their default options. Their turns have the costs
-//! calibrated on the simulated machine, if it was calibrated.
+//! The programs of `unconvoy bench` with their default options. The turns of `counter` and
+//! `hashtable` have the costs calibrated on the simulated machine, if it was calibrated.
 
 use super::step::{Step, Workload};
 use crate::parameters::{Parameters, Programs};
@@ -62,5 +62,21 @@ pub fn hashtable(machine: &Parameters) -> Workload {
         in_kernel: false,
         checkpoints: false,
         steps: vec![table],
+    }
+}
+
+/// Choice of an entry and of the operation in [`rwlock`], on any machine. One thread of preset
+/// `server` then takes 26 ns for a lookup under libc's lock, as one thread of the native program on
+/// a server of sixteen processors does (docs/evaluation/processors.md).
+const ENTRY_PS: u64 = 8_000;
+
+/// `unconvoy bench rwlock`: a table of 256 entries under one reader-writer lock.
+pub fn rwlock(name: &str, changes_per_million: u32) -> Workload {
+    Workload {
+        name: name.to_string(),
+        locks: Vec::new(),
+        in_kernel: false,
+        checkpoints: false,
+        steps: vec![Step::Lookup { changes_per_million, outside_ps: ENTRY_PS }],
     }
 }

@@ -4,7 +4,7 @@
 //! Each mix here has the fewest steps that reproduce this behaviour. The mixes are models of the
 //! programs, not recordings.
 
-use super::bench::{bench_counter, hashtable};
+use super::bench::{bench_counter, hashtable, rwlock};
 use super::kernel;
 use super::step::{Step, Workload, sections};
 use super::validation::Program;
@@ -16,6 +16,8 @@ pub const WORKLOADS: &[(&str, &str)] = &[
     ("counter", "one lock, held for 60 ns, with 1 us between requests"),
     ("bench-counter", "`unconvoy bench counter`: one lock, held for 100 ns"),
     ("hashtable", "`unconvoy bench hashtable`: 100 buckets, a moving hot set"),
+    ("rwlock", "`unconvoy bench rwlock`: lookups under one reader-writer lock"),
+    ("rwlock-10000", "rwlock with 10,000 changes per million operations"),
     ("tm1", "very small transactions, like TM-1 on Shore-MT"),
     ("tpcc", "row locks and 6 ms disk waits, like TPC-C on Shore-MT"),
     ("raytrace", "frequent short sections, like SPLASH-2's Raytrace"),
@@ -54,6 +56,8 @@ pub fn named(name: &str) -> Result<Workload, String> {
         // ASPLOS 2010, section 4: one lock around a call of gethrtime, 40 to 80 ns. The think time
         // is the variable of Figure 9.
         "counter" => Ok(counter(60, 1_000, 0)),
+        "rwlock" => Ok(rwlock(name, 0)),
+        "rwlock-10000" => Ok(rwlock(name, 10_000)),
         "tm1" => Ok(tm1()),
         "tpcc" => Ok(tpcc()),
         "raytrace" => Ok(raytrace()),

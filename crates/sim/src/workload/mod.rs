@@ -3,6 +3,7 @@
 mod bench;
 mod guarded;
 mod kernel;
+mod lookup;
 mod mixes;
 pub mod profile;
 mod program;
@@ -13,7 +14,7 @@ pub(crate) mod table;
 pub mod validation;
 
 pub(crate) use bench::USUAL;
-pub use bench::{bench_counter, hashtable};
+pub use bench::{bench_counter, hashtable, rwlock};
 pub use mixes::{WORKLOADS, counter, named, on};
 pub use running::{Running, start, start_staggered};
 pub use step::{Step, Workload};

@@ -4,18 +4,23 @@ use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use super::guarded::Guarded;
-use super::step::Step;
+use super::lookup::Lookups;
+use super::step::{Step, Workload};
 use super::table::{Costs, Table};
 use super::validation::Worker;
 use crate::machine::{self, Activity, Word};
+use crate::pair::Pair;
 use crate::simulation::Simulation;
 
-/// The rows of a database. A transaction locks rows until it ends; a waiter sleeps at once and
+/// The shared data of a program.
+///
+/// The rows of a database: a transaction locks rows until it ends; a waiter sleeps at once and
 /// receives the row from its holder. These are logical locks, which a database keeps in its own
 /// tables, not mutexes.
 pub(super) struct Databases {
     rows: Vec<Row>,
     table: Option<Table>,
+    lookups: Option<Lookups>,
 }
 
 struct Row {
@@ -28,7 +33,13 @@ struct Row {
 const LOOK_UP_NS: u64 = 500;
 
 impl Databases {
-    pub(super) fn new(simulation: &mut Simulation, steps: &[Step]) -> Self {
+    pub(super) fn new(
+        simulation: &mut Simulation,
+        process: usize,
+        workload: &Workload,
+        pair: &Pair,
+    ) -> Self {
+        let steps = &workload.steps;
         let rows =
             steps.iter().map(|step| if let Step::Hold { rows } = step { *rows } else { 0 }).max();
         let row = |_| Row {
@@ -38,7 +49,10 @@ impl Databases {
         };
         let rows = (0..rows.unwrap_or(0)).map(row).collect();
         let has_table = steps.iter().any(|step| matches!(step, Step::Table { .. }));
-        Databases { rows, table: has_table.then(|| Table::new(simulation, 1)) }
+        let table = has_table.then(|| Table::new(simulation, 1));
+        let has_lookups = workload.has_shared_lock();
+        let lookups = has_lookups.then(|| Lookups::new(simulation, process, pair));
+        Databases { rows, table, lookups }
     }
 
     /// Executes the steps once.
@@ -87,6 +101,11 @@ impl Databases {
                     let costs = Costs { outside_ps, section_ps, visit_ps, call_ps };
                     if let Some(table) = &self.table {
                         table.operation(random, &locks[0], costs);
+                    }
+                }
+                Step::Lookup { changes_per_million, outside_ps } => {
+                    if let Some(lookups) = &self.lookups {
+                        lookups.operation(random, changes_per_million, outside_ps);
                     }
                 }
                 Step::Renew { one_in, ns } => {

@@ -55,7 +55,7 @@ pub fn start_staggered(
             })
             .collect(),
     );
-    let databases = Rc::new(Databases::new(simulation, &workload.steps));
+    let databases = Rc::new(Databases::new(simulation, process, workload, pair));
     let steps: Rc<[Step]> = workload.steps.clone().into();
     let program = steps.iter().find_map(|step| {
         if let Step::Validation { program } = step { Some(*program) } else { None }

@@ -30,6 +30,11 @@ impl Workload {
     pub fn with_checkpoints(self) -> Self {
         Workload { checkpoints: true, ..self }
     }
+
+    /// Whether the program has a reader-writer lock.
+    pub(crate) fn has_shared_lock(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Lookup { .. }))
+    }
 }
 
 /// A step of a transaction. Times are in nanoseconds.
@@ -107,6 +112,14 @@ pub enum Step {
         call_ps: u64,
         /// Extra cost of the calls for a lock other than the default.
         dispatch_ps: u64,
+    },
+    /// A lookup in the table of `unconvoy bench rwlock`, or a change, under one reader-writer lock.
+    /// At most one such step per workload.
+    Lookup {
+        /// Changes per million operations.
+        changes_per_million: u32,
+        /// Choice of an entry and of the operation, in picoseconds.
+        outside_ps: u64,
     },
     /// End of the task at random; another one starts in its place.
     Renew {

@@ -1,0 +1,121 @@
+//! Reader-writer locks on the simulated machine.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use unconvoy::contention::rw::Share;
+use unconvoy_sim::machine::{self, Activity};
+use unconvoy_sim::outcome::{Point, Stop, simulate};
+use unconvoy_sim::pair;
+use unconvoy_sim::parameters::{Count, Parameters};
+use unconvoy_sim::simulation::Simulation;
+use unconvoy_sim::{presets, workload};
+
+/// The default lock with its bias, its word alone with sleeping and with polling waiters, and
+/// libc's lock.
+const LOCKS: [&str; 4] = ["default", "ttas+park", "ttas+none", "libc"];
+
+fn server(name: &str) -> Parameters {
+    presets::named(name).expect("a preset")
+}
+
+/// Runs 12 threads on `cores` cores, each with 400 sections, of which every `one_in`th is a
+/// writer's. Returns the largest number of readers inside at one time.
+fn contend(lock: &str, cores: u32, one_in: u32) -> u32 {
+    let mut machine = server("server-64");
+    machine.topology.cores_per_cache = Count::new(cores);
+    machine.topology.contexts_per_core = Count::new(1);
+    let mut simulation = Simulation::new(&machine, 1).expect("memory");
+    let process = simulation.process();
+    let shared = simulation.shared_lock(process, pair::named(lock).expect("a lock"));
+    let [readers, most, done] = [0, 0, 0].map(|zero: u32| Rc::new(Cell::new(zero)));
+    let is_written = Rc::new(Cell::new(false));
+    for thread in 0..12 {
+        let (readers, most, done) = (readers.clone(), most.clone(), done.clone());
+        let is_written = is_written.clone();
+        simulation.spawn(process, format!("thread {thread}"), move || {
+            machine::set_activity(Activity::Work);
+            for section in 0..400 {
+                if (section + thread) % one_in == 0 {
+                    shared.section(Share::Write, || {
+                        assert!(!is_written.replace(true), "two writers");
+                        assert_eq!(readers.get(), 0, "a writer beside readers");
+                        machine::work(200);
+                        machine::now(); // A point of preemption.
+                        assert_eq!(readers.get(), 0, "a writer beside readers");
+                        is_written.set(false);
+                    });
+                } else {
+                    shared.section(Share::Read, || {
+                        assert!(!is_written.get(), "a reader beside a writer");
+                        readers.set(readers.get() + 1);
+                        most.set(most.get().max(readers.get()));
+                        machine::work(200);
+                        machine::now();
+                        assert!(!is_written.get(), "a reader beside a writer");
+                        readers.set(readers.get() - 1);
+                    });
+                }
+                machine::work(300);
+                done.set(done.get() + 1);
+            }
+        });
+    }
+    simulation.run(20_000_000_000).unwrap_or_else(|hang| panic!("{lock}: {hang}"));
+    assert_eq!(done.get(), 12 * 400, "{lock} is not finished:\n{}", simulation.threads());
+    most.get()
+}
+
+#[test]
+fn writer_excludes_all_others_and_every_thread_ends() {
+    for lock in LOCKS {
+        // On 4 cores, threads are preempted while they hold the lock or wait for it.
+        for (cores, one_in) in [(4, 2), (4, 100), (12, 20)] {
+            assert!(contend(lock, cores, one_in) > 1, "{lock}: readers do not share");
+        }
+    }
+}
+
+/// Operations per second of 64 threads on 64 contexts.
+fn rate(lock: &str, workload: &str, seconds: f64) -> f64 {
+    let point = Point {
+        machine: server("server-64"),
+        workload: workload::named(workload).expect("a workload"),
+        lock: lock.to_string(),
+        threads: 64,
+        seconds,
+        seed: 1,
+        warm_up: None,
+        interval_ns: None,
+    };
+    simulate(&point, &Stop::new(false)).unwrap_or_else(|error| panic!("{lock}: {error}")).per_s
+}
+
+#[test]
+fn biased_readers_scale_to_64_contexts() {
+    let [ours, word, libc] =
+        ["default", "ttas+control", "libc"].map(|lock| rate(lock, "rwlock", 0.000_5));
+    assert!(ours > 40.0 * libc && ours > 40.0 * word, "{ours:.3e}, {word:.3e}, {libc:.3e}");
+}
+
+#[test]
+fn rare_changes_leave_libcs_rate() {
+    let [ours, libc] = ["default", "libc"].map(|lock| rate(lock, "rwlock-10000", 0.005));
+    assert!(ours > libc, "{ours:.3e}, {libc:.3e}");
+}
+
+#[test]
+fn lock_without_a_shared_variant_is_rejected() {
+    let point = Point {
+        machine: server("server-64"),
+        workload: workload::named("rwlock").expect("a workload"),
+        lock: "solaris".to_string(),
+        threads: 2,
+        seconds: 0.001,
+        seed: 1,
+        warm_up: None,
+        interval_ns: None,
+    };
+    let error = simulate(&point, &Stop::new(false)).expect_err("refused").to_string();
+    assert!(error.starts_with("solaris has no reader-writer lock"), "{error}");
+}
