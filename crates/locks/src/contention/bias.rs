@@ -34,11 +34,6 @@ pub const BYTE_AND_MODE: u32 = 0xff | MODE;
 
 /// A bias is not set again for at least this many times as long as its revocation took, so
 /// revocations take at most a tenth of the writers' time (BRAVO, section 3, with the same factor).
-/// Unlike BRAVO's, a revocation here does not include the wait for readers inside: they delay the
-/// writer of an unbiased lock as long, and a reader without a processor would keep the bias off for
-/// nine time slices. (`rwlock` workload, 8 threads on two processors, .1 % changes: 34 M/s if it
-/// includes the wait and no reader sets the bias while a writer sleeps, 81 M/s now, libc 36 M/s;
-/// medians of 8 runs.)
 ///
 /// None in a model, where each look at the clock may take a second.
 const INHIBITION: u64 = if cfg!(loom) { 0 } else { 9 };
@@ -129,26 +124,17 @@ impl<'a, P: Primitive> Bias<'a, P> {
         }
     }
 
-    /// Without a bias: no reader sets it in the next `ns` nanoseconds.
-    pub(super) fn postpone(self, ns: u64) {
-        let time = P::now() + ns;
-        if self.unbiased().is_some() && self.limits.time.load(Relaxed) < time {
-            self.limits.time.store(time, Relaxed);
-        }
-    }
-
     /// When the bias was set.
     pub(super) fn set_at(self) -> u64 {
         self.limits.time.load(Relaxed)
     }
 
-    /// Keeps readers from publishing. Returns the state to drain, and whether the caller has
-    /// changed it; `None` if there is no bias.
-    pub(super) fn begin_drain(self) -> Option<(u32, bool)> {
+    /// Keeps readers from publishing. Returns the state to drain; `None` if there is no bias.
+    pub(super) fn begin_drain(self) -> Option<u32> {
         let begin = |state: u32| (state & MODE == BIASED).then_some((state & !MODE) | DRAINING);
         match self.state.modify(SeqCst, SeqCst, begin) {
-            Ok(before) => begin(before).map(|state| (state, true)),
-            Err(now) => (now & MODE == DRAINING).then_some((now, false)),
+            Ok(before) => begin(before),
+            Err(now) => (now & MODE == DRAINING).then_some(now),
         }
     }
 
@@ -197,17 +183,5 @@ mod tests {
     #[test]
     fn pause_after_a_bias_that_was_not_worthwhile_is_not_shorter() {
         assert!(pause_after(0) >= LONGEST_PAUSE_NS);
-    }
-
-    #[test]
-    fn postponed_bias_is_set_once_its_time_has_come() {
-        let (state, limits) = (AtomicU32::new(0), Limits::<Native>::new());
-        let bias = Bias::new(&state, &limits);
-        bias.postpone(3_600_000_000_000);
-        bias.set(0);
-        assert_eq!(bias.biased(), None);
-        limits.time.store(0, Relaxed);
-        bias.set(0);
-        assert!(bias.biased().is_some());
     }
 }

@@ -6,7 +6,7 @@
 //! USENIX ATC 2019, section 3). A reader sets it, and a writer revokes it: the writer lets further
 //! readers take the lock's word, waits until no published hold is left, and then takes the word as
 //! before. The pause until the next bias is at least a multiple of the time that the revocation
-//! took, without the wait for readers inside ([`bias`](super::bias)).
+//! took ([`bias`](super::bias)).
 //!
 //! | mode | a reader | a writer |
 //! | --- | --- | --- |
@@ -42,10 +42,8 @@
 //! **Invariant 4.** With published holds, the word may contain the writer bit of a writer that is
 //! about to find the bias. So a release looks for a bias first, and only then for the bit.
 //!
-//! **Invariant 5.** A poll of a writer without success postpones the next bias until the writer's
-//! next poll. So while a writer has a processor, it drains once, and once more at most for each
-//! reader that was about to set the bias. Writers that sleep, or have lost their processor, do not
-//! keep readers from the bias.
+//! **Invariant 5.** No reader sets the bias while a writer waits. So a writer drains a bounded
+//! number of times, once more at most for each reader that was about to set the bias.
 //!
 //! *Not* guaranteed: that a child of a `fork` forgets the holds of the parent's other threads, as
 //! for the word. A child forgets the published ones if a fork handler
@@ -69,6 +67,10 @@ use crate::primitive::turn::{Outcome, Turn};
 /// How far a writer has come with the revocation of a bias.
 #[derive(Debug, Default)]
 pub struct Drain {
+    /// When it began; 0 if it has not.
+    begin: Cell<u64>,
+    /// When the bias was set.
+    set_at: Cell<u64>,
     /// The state that the drain is for.
     state: Cell<u32>,
     /// The rows before this one have no hold.
@@ -228,6 +230,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     fn set_bias(&self) {
         if let Some(bias) = self.bias
             && let Some(state) = bias.unbiased()
+            && !self.word.has_waiting_writer() // Invariant 5
             && P::runs_in_parallel()
         {
             bias.set(state);
@@ -293,17 +296,20 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
 
     #[cold]
     fn revoke(&self, bias: Bias<'_, P>, drain: &Drain) -> bool {
-        loop {
-            let (set_at, begin) = (bias.set_at(), P::now());
-            let Some((state, is_begun_here)) = bias.begin_drain() else { return true };
+        let is_first = drain.begin.get() == 0;
+        if is_first {
+            drain.begin.set(P::now());
+            drain.set_at.set(bias.set_at());
+        }
+        while let Some(state) = bias.begin_drain() {
             P::order_seq_cst(); // pairs with `publish`
             if drain.state.replace(state) != state {
                 drain.row.set(0);
             }
             let is_held = self.holder(drain).is_some();
-            if is_begun_here {
-                // Without the wait for readers inside, which an unbiased lock's writer has, too.
-                bias.inhibit(set_at, begin, P::rows().len());
+            if is_first || !is_held {
+                // At first, too: the caller may give up now.
+                bias.inhibit(drain.set_at.get(), drain.begin.get(), P::rows().len());
             }
             if is_held {
                 return false;
@@ -312,6 +318,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
                 return true;
             }
         }
+        true
     }
 
     /// The first row in which the drain finds a hold of this lock. Under one state, a row without a
@@ -338,13 +345,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     /// Contends until the lock is acquired or `turn` says to leave.
     pub fn attempt(&self, share: Share, drain: &Drain, turn: &mut impl Turn) -> Outcome {
         match share {
-            Share::Write => self.word.attempt_by(turn, |next| {
-                let is_held = self.try_write(drain);
-                if !is_held && let Some(bias) = self.bias {
-                    bias.postpone(next); // Invariant 5
-                }
-                is_held
-            }),
+            Share::Write => self.word.attempt_by(turn, || self.try_write(drain)),
             Share::Read | Share::ReadAfterWriters => self.word.attempt(share, turn),
         }
     }

@@ -153,20 +153,19 @@ impl<P: Primitive> RwWord<P> {
 
     /// Contends until the lock is acquired or `turn` says to leave.
     pub fn attempt(&self, share: Share, turn: &mut impl Turn) -> Outcome {
-        self.attempt_by(turn, |_| self.seems_free(share) && self.try_acquire(share))
+        self.attempt_by(turn, || self.seems_free(share) && self.try_acquire(share))
     }
 
-    /// As [`attempt`](Self::attempt); `acquire` tries to acquire the lock, and gets the longest
-    /// time in nanoseconds until the next poll.
+    /// As [`attempt`](Self::attempt); `acquire` tries to acquire the lock.
     pub(super) fn attempt_by(
         &self,
         turn: &mut impl Turn,
-        mut acquire: impl FnMut(u64) -> bool,
+        mut acquire: impl FnMut() -> bool,
     ) -> Outcome {
         self.waiting.fetch_add(ONE_POLLER, Relaxed);
         let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, P::address(turn));
         let outcome = loop {
-            if acquire(backoff.longest()) {
+            if acquire() {
                 break Outcome::Acquired;
             }
             if turn.turn(P::now()) == Verdict::Leave {
@@ -184,7 +183,7 @@ impl<P: Primitive> RwWord<P> {
     }
 
     /// Whether a writer waits, polling or asleep.
-    fn has_waiting_writer(&self) -> bool {
+    pub(super) fn has_waiting_writer(&self) -> bool {
         self.waiting.load(Relaxed) % ONE_POLLER != 0
     }
 

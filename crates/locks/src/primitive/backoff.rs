@@ -21,12 +21,6 @@ impl Backoff {
         Backoff { current: first, limit, random }
     }
 
-    /// The longest time that the next wait may take, in nanoseconds.
-    #[inline]
-    pub fn longest(&self) -> u64 {
-        self.current
-    }
-
     /// Waits once, then doubles the next wait up to the limit.
     #[inline]
     pub fn wait<P: Spin>(&mut self) {
