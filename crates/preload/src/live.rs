@@ -33,12 +33,15 @@ use crate::variables::variable;
 /// handler waits inside of another wait, or while threads wait whose ids differ by [`WAITS`].
 const PROBES: usize = 16;
 
+/// Distance between the entries after the first one: odd, and together they go around the table.
+const STEP: usize = 257;
+
 /// The entries in which a thread may be. All but the first are away from those of threads with
 /// neighbouring ids, which may all wait.
 fn places(thread: u32) -> impl Iterator<Item = usize> {
     let others = mix(u64::from(thread)) as usize;
     core::iter::once(thread as usize)
-        .chain((1..PROBES).map(move |probe| others.wrapping_add(probe)))
+        .chain((1..PROBES).map(move |probe| others.wrapping_add(probe * STEP)))
         .map(|place| place % WAITS)
 }
 

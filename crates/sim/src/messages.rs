@@ -316,6 +316,7 @@ mod tests {
             no_acquired_lock(Path::new("stats.json")),
             no_memory().into(),
             no_transactions("niagara2-64"),
+            no_shared_lock("solaris"),
             hang(1_000_000, "  worker: Wait, Blocked on 0x40, context 3, Work(0)"),
             stopped().into(),
             corrupt_tree("the root, 7, is red"),
