@@ -12,17 +12,16 @@ use crate::machine::{self, Activity, Word};
 use crate::pair::Pair;
 use crate::simulation::Simulation;
 
-/// The shared data of a program.
-///
-/// The rows of a database: a transaction locks rows until it ends; a waiter sleeps at once and
-/// receives the row from its holder. These are logical locks, which a database keeps in its own
-/// tables, not mutexes.
+/// The data that the threads of a program share, beside what its mutexes guard.
 pub(super) struct Databases {
     rows: Vec<Row>,
     table: Option<Table>,
     lookups: Option<Lookups>,
 }
 
+/// A row of a database. A transaction locks rows until it ends; a waiter sleeps at once and
+/// receives the row from its holder. These are logical locks, which a database keeps in its own
+/// tables, not mutexes.
 struct Row {
     is_held: Cell<bool>,
     waiters: RefCell<VecDeque<u32>>,
