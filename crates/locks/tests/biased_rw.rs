@@ -232,28 +232,43 @@ parallel_tests! {
         assert!(locks.iter().all(Shared::try_write));
     }
 
-    fn bias_is_inhibited_after_a_long_revocation() {
-        let shared = Shared::biased();
-        shared.acquire(Share::Read);
-        thread::scope(|scope| {
-            scope.spawn(|| shared.write());
-            thread::sleep(Duration::from_millis(20));
-            shared.release();
-        });
-        shared.overlap();
-        assert!(!shared.lock().is_biased(), "within 180 ms of a revocation of 20 ms");
+    /// A disturbance may lengthen the revocation itself, and so the pause after it.
+    fn wait_for_readers_does_not_inhibit_the_bias() {
+        let is_biased_soon = || {
+            let shared = Shared::biased();
+            shared.acquire(Share::Read);
+            thread::scope(|scope| {
+                scope.spawn(|| shared.write());
+                thread::sleep(Duration::from_millis(50));
+                shared.release();
+            });
+            thread::sleep(Duration::from_millis(100));
+            shared.overlap();
+            shared.lock().is_biased()
+        };
+        assert!((0..10).any(|_| is_biased_soon()));
     }
 
-    fn no_bias_while_a_writer_waits() {
-        let shared = Shared::new();
-        shared.acquire(Share::Read);
-        shared.word.begin_wait(Share::Write);
-        shared.overlap();
-        assert!(!shared.lock().is_biased());
-        assert!(shared.word.end_wait(Share::Write));
-        shared.overlap();
-        assert!(shared.lock().is_biased());
-        shared.release();
+    fn waiting_writer_keeps_readers_from_the_bias_unless_it_may_lack_a_processor() {
+        let is_set_beside_a_writer = || {
+            let shared = Shared::new();
+            shared.acquire(Share::Read);
+            shared.word.begin_wait(Share::Write);
+            shared.overlap();
+            let is_set = shared.lock().is_biased();
+            assert!(shared.word.end_wait(Share::Write));
+            shared.overlap();
+            assert!(shared.lock().is_biased(), "without a writer");
+            shared.release();
+            is_set
+        };
+        // Tests beside this one start threads, too.
+        let is_set = is_set_beside_a_writer();
+        assert!(!is_set || Native::is_crowded());
+        let has_row = || assert!(Native::own_row().is_some());
+        let threads = thread::available_parallelism().map_or(1, usize::from) + 1;
+        thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(has_row))));
+        assert_eq!(is_set_beside_a_writer(), Native::is_crowded());
     }
 
     fn timed_writer_gives_up_beside_a_published_hold() {

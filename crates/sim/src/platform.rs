@@ -184,6 +184,10 @@ impl VisibleReaders for Simulated {
     fn runs_in_parallel() -> bool {
         machine::capacity() > 1.0
     }
+
+    fn is_crowded() -> bool {
+        process::rows().len() as f64 > machine::capacity()
+    }
 }
 
 impl Process for Simulated {

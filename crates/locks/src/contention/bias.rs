@@ -34,6 +34,9 @@ pub const BYTE_AND_MODE: u32 = 0xff | MODE;
 
 /// A bias is not set again for at least this many times as long as its revocation took, so
 /// revocations take at most a tenth of the writers' time (BRAVO, section 3, with the same factor).
+/// Unlike BRAVO's, a revocation here does not include the wait for readers inside: they delay the
+/// writer of an unbiased lock as long, and a reader without a processor would keep the bias off for
+/// nine time slices.
 ///
 /// None in a model, where each look at the clock may take a second.
 const INHIBITION: u64 = if cfg!(loom) { 0 } else { 9 };
@@ -129,12 +132,13 @@ impl<'a, P: Primitive> Bias<'a, P> {
         self.limits.time.load(Relaxed)
     }
 
-    /// Keeps readers from publishing. Returns the state to drain; `None` if there is no bias.
-    pub(super) fn begin_drain(self) -> Option<u32> {
+    /// Keeps readers from publishing. Returns the state to drain, and whether the caller is the one
+    /// that changed it; `None` if there is no bias.
+    pub(super) fn begin_drain(self) -> Option<(u32, bool)> {
         let begin = |state: u32| (state & MODE == BIASED).then_some((state & !MODE) | DRAINING);
         match self.state.modify(SeqCst, SeqCst, begin) {
-            Ok(before) => begin(before),
-            Err(now) => (now & MODE == DRAINING).then_some(now),
+            Ok(before) => begin(before).map(|state| (state, true)),
+            Err(now) => (now & MODE == DRAINING).then_some((now, false)),
         }
     }
 

@@ -157,4 +157,10 @@ pub trait VisibleReaders: Primitive {
     fn runs_in_parallel() -> bool {
         false
     }
+
+    /// Whether more threads than processors use reader-writer locks, so that one that waits may
+    /// lack a processor.
+    fn is_crowded() -> bool {
+        false
+    }
 }

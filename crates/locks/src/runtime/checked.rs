@@ -59,6 +59,10 @@ impl VisibleReaders for Checked {
     fn runs_in_parallel() -> bool {
         true
     }
+
+    fn is_crowded() -> bool {
+        true
+    }
 }
 
 impl Process for Checked {

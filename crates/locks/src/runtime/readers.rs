@@ -5,7 +5,7 @@
 //! in the child. A thread id would change.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicU8, AtomicU64};
+use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 use super::fork::PROCESS_STATE;
 use super::thread_state;
@@ -43,21 +43,27 @@ impl VisibleReaders for Native {
         &ROWS_OF_PROCESS[..ROWS.min(GIVEN.load(SeqCst) as usize)]
     }
 
-    /// Decided once: a process that is confined to one processor later keeps its locks' biases,
-    /// which then gain nothing.
     fn runs_in_parallel() -> bool {
-        const UNKNOWN: u8 = 0;
-        const ONE: u8 = 1;
-        const SEVERAL: u8 = 2;
-        static PROCESSORS: AtomicU8 = AtomicU8::new(UNKNOWN);
-        let mut known = PROCESSORS.load(Relaxed);
-        if known == UNKNOWN {
-            let mask = rustix::thread::sched_getaffinity(None);
-            known = if mask.is_ok_and(|mask| mask.count() > 1) { SEVERAL } else { ONE };
-            PROCESSORS.store(known, Relaxed);
-        }
-        known == SEVERAL
+        processors() > 1
     }
+
+    fn is_crowded() -> bool {
+        Self::rows().len() > processors()
+    }
+}
+
+/// Number of processors that the process may use. Counted once: a process that is confined to one
+/// processor later keeps its locks' biases, which then gain nothing.
+fn processors() -> usize {
+    const UNKNOWN: usize = 0;
+    static PROCESSORS: AtomicUsize = AtomicUsize::new(UNKNOWN);
+    let mut known = PROCESSORS.load(Relaxed);
+    if known == UNKNOWN {
+        let mask = rustix::thread::sched_getaffinity(None);
+        known = mask.map_or(1, |mask| mask.count() as usize);
+        PROCESSORS.store(known, Relaxed);
+    }
+    known
 }
 
 /// Drops the published holds of the parent's other threads. For a fork handler in the child, which

@@ -300,6 +300,21 @@ fn rw_drain_and_a_new_bias() {
     });
 }
 
+/// A reader sets the bias while a writer is asleep on the word.
+#[test]
+fn rw_writer_asleep_on_the_word_is_woken_after_a_bias() {
+    check(PART, 3, Shared::new, |shared| {
+        shared.acquire(Share::Read);
+        assert!(shared.word.is_locked(), "the hold is in the word");
+        let writer = spawn(shared, Shared::write);
+        shared.read();
+        shared.read();
+        shared.look();
+        shared.release();
+        join(writer);
+    });
+}
+
 /// POSIX leaves this undefined; glibc allows it.
 #[test]
 fn rw_published_hold_is_released_by_another_thread() {
