@@ -56,6 +56,11 @@ const NEARLY_MAX_READERS: u32 = MAX_READERS - (1 << 16);
 /// As in [`ttas`](super::ttas): a line transfer, and some microseconds.
 const BACKOFF_NS: (u64, u64) = (50, 8_000);
 
+/// A waiter's first delay for each thread that polls already: about the time of one poll. So many
+/// pollers do not occupy the line of the word. (256 simulated contexts and threads, 1 % changes:
+/// 5.4 M/s, 5.1 without; 128 threads 6.8 and 6.6.)
+const PER_POLLER_NS: u64 = 20;
+
 /// How a thread wants the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
@@ -162,8 +167,9 @@ impl<P: Primitive> RwWord<P> {
         turn: &mut impl Turn,
         mut acquire: impl FnMut() -> bool,
     ) -> Outcome {
-        self.waiting.fetch_add(ONE_POLLER, Relaxed);
-        let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, P::address(turn));
+        let pollers = self.waiting.fetch_add(ONE_POLLER, Relaxed) / ONE_POLLER;
+        let first = BACKOFF_NS.0.max(u64::from(pollers) * PER_POLLER_NS).min(BACKOFF_NS.1);
+        let mut backoff = Backoff::new(first, BACKOFF_NS.1, P::address(turn));
         let outcome = loop {
             if acquire() {
                 break Outcome::Acquired;
