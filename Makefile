@@ -8,7 +8,7 @@
 #   make test               run the checks that every change must pass, about 17 minutes; see
 #                           CONTRIBUTING.md
 #   make test-all           run all other tests: all pairs, sanitizers, databases, browsers, guests
-#   make soak               run six stress tests and soaks, half an hour each (SECONDS=N)
+#   make soak               run seven stress tests and soaks, half an hour each (SECONDS=N)
 #   make fuzz               fuzz the parsers, ten minutes each (SECONDS=N)
 #   make test-suites        run other projects' test suites without and with the library, hours;
 #                           results in target/suites (SUITES="cpython glib" for some)
@@ -148,7 +148,8 @@ test-busy: setup-tests
 	target/neighbour --seconds 43200 --spin 8 $(MAKE) $(BUSY_TESTS)
 	target/neighbour --seconds 43200 --threads 20000 $(MAKE) $(BUSY_TESTS)
 
-# SECONDS each: the stress test, the differential test, and four programs beside disturbances.
+# SECONDS each: the stress test, the differential test, four programs beside disturbances, and the
+# longest wait on 256 simulated contexts, of which half an hour simulates only a part.
 SECONDS ?= 1800
 soak: setup-tests-all build-tests
 	@mkdir -p target
@@ -158,6 +159,8 @@ soak: setup-tests-all build-tests
 		UNCONVOY_DIFFERENTIAL_SECONDS=$(SECONDS) UNCONVOY_SOAK_SECONDS=$(SECONDS) \
 		$(call TEST,ONLY=unconvoy-preload) --test differential --test soak -- --include-ignored \
 		--nocapture
+	UNCONVOY_SOAK_SECONDS=$(SECONDS) $(call TEST,ONLY=unconvoy-sim) --test longest_wait -- \
+		--include-ignored --nocapture
 
 # Fuzzes the parsers of files that somebody else may have made, SECONDS each.
 fuzz: FUZZ_SECONDS := $(if $(filter file,$(origin SECONDS)),600,$(SECONDS))

@@ -4,7 +4,9 @@ use unconvoy::load::LoadControl;
 use unconvoy::primitive::Atomic as _;
 use unconvoy_sched::{Change, Policy, State};
 
-use crate::machine::{self, Counts, Hang, Lines, Machine, Split, TransactionCounts, Word};
+use crate::machine::{
+    self, Counts, Hang, Interruptions, Lines, Machine, Split, TransactionCounts, Waits, Word,
+};
 use crate::pair::{Lock, Pair, SharedLock};
 use crate::parameters::Parameters;
 use crate::process::{Process, Readers};
@@ -111,6 +113,39 @@ impl Simulation {
     /// Panics if the machine has threads already.
     pub fn enable_special_set(&mut self, parameters: unconvoy_sched::Parameters) {
         self.machine.enable_special_set(parameters);
+    }
+
+    /// Interrupts the machine's contexts at random times, which depend on `seed`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the mean time between two interruptions is 0.
+    pub fn enable_interruptions(&mut self, parameters: Interruptions, seed: u64) {
+        let process = self.process();
+        self.machine.enable_interruptions(parameters, seed, process);
+    }
+
+    /// Number of interruptions so far.
+    pub fn interruptions(&self) -> u64 {
+        self.machine.scheduler.interruptions()
+    }
+
+    /// Records the threads' waits for locks, and those of which more than `bound` nanoseconds
+    /// count.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the machine has threads already.
+    pub(crate) fn record_waits(&mut self, bound: u64) {
+        self.machine.scheduler.enable_waits(bound);
+    }
+
+    /// The waits so far, also those of threads that still wait. `None` unless they are recorded.
+    pub(crate) fn waits(&mut self) -> Option<&Waits> {
+        let Machine { scheduler, clock, .. } = &mut *self.machine;
+        let waits = scheduler.waits.as_mut()?;
+        waits.check_all(clock.now);
+        Some(waits)
     }
 
     /// The policy of the lock-contention-aware scheduler, if enabled.

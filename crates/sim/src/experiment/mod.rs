@@ -2,6 +2,7 @@
 
 mod bump;
 mod interference;
+mod longest_wait;
 mod projection;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use crate::outcome::{Outcome, Point, Scheduling, Stop, simulate, simulate_under}
 
 pub use bump::{Bump, Reaction};
 pub use interference::Shares;
+pub use longest_wait::{WaitCheck, WaitReport, bound_ns};
 pub use projection::{Predicted, Projection};
 
 /// One experiment.

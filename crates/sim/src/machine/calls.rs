@@ -320,9 +320,7 @@ pub fn set_activity(activity: Activity) {
 pub(crate) fn begin_wait(lock: usize) {
     synchronise();
     if !in_transaction() {
-        with(|machine| {
-            machine.scheduler.accounts.begin_wait(machine.current, lock, machine.clock.now)
-        });
+        with(|machine| machine.scheduler.begin_wait(machine.current, lock, machine.clock.now));
     }
 }
 
@@ -332,9 +330,7 @@ pub(crate) fn end_wait(lock: usize) {
     if in_transaction() {
         enter_section();
     } else {
-        with(|machine| {
-            machine.scheduler.accounts.acquire(machine.current, lock, machine.clock.now)
-        });
+        with(|machine| machine.scheduler.acquire(machine.current, lock, machine.clock.now));
     }
 }
 
@@ -357,5 +353,5 @@ pub(crate) fn leave_section() {
 /// Records that the calling thread releases a lock.
 pub(crate) fn release(lock: usize) {
     synchronise();
-    with(|machine| machine.scheduler.accounts.release(machine.current, lock, machine.clock.now));
+    with(|machine| machine.scheduler.release(machine.current, lock, machine.clock.now));
 }

@@ -27,8 +27,8 @@ use crate::parameters::Parameters;
 pub struct Machine {
     pub(super) parameters: Parameters,
     pub(super) memory: Memory,
-    pub(super) clock: Clock,
-    pub(super) scheduler: Scheduler,
+    pub(crate) clock: Clock,
+    pub(crate) scheduler: Scheduler,
     pub(super) transactions: Transactions,
     pub(super) futexes: Futexes,
     pub(super) threads: Vec<Thread>,
@@ -189,7 +189,7 @@ impl Machine {
 
     /// Preempts the thread on `context`, now or as soon as possible, and then the threads that its
     /// move to another context preempts.
-    fn preempt(&mut self, mut next: Option<usize>) {
+    pub(super) fn preempt(&mut self, mut next: Option<usize>) {
         while let Some(context) = next {
             let Some(thread) = self.scheduler.request_preemption(context) else { return };
             if thread == self.current {
@@ -421,7 +421,7 @@ impl Machine {
     }
 
     /// Aborts the transaction of `thread`, which is about to lose its processor.
-    fn abort_before_leave(&mut self, thread: u32) {
+    pub(super) fn abort_before_leave(&mut self, thread: u32) {
         if self.transactions.is_live(thread) {
             self.abort_other(thread, Cause::Preempted);
         }

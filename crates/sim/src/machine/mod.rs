@@ -10,6 +10,7 @@
 //! | `interplay` | the machine, which owns these parts and passes data between them |
 //! | `running` | the main loop, which runs the threads |
 //! | `access`, `calls`, `mwait`, `abort`, `retry` | operations of a thread on its machine |
+//! | `interruptions` | threads that take contexts from the program at random times |
 //! | `cell`, `data` | shared data of programs |
 //!
 //! Memory accesses take effect one at a time, in order of simulated time. The machine is therefore
@@ -24,6 +25,7 @@ mod clock;
 mod data;
 mod futexes;
 mod interplay;
+mod interruptions;
 mod memory;
 mod mwait;
 mod retry;
@@ -45,5 +47,6 @@ pub(crate) use mwait::{has_mwait, mwait};
 pub use retry::{Refusal, has_transactions, recorded, transaction};
 pub(crate) use retry::{begin_transaction, end_transaction, restartable};
 pub(crate) use running::{is_inside, run, spawn, with};
-pub use scheduler::{Activity, Split};
+pub(crate) use scheduler::Waits;
+pub use scheduler::{Activity, Interruptions, LongWait, Seen, Split, Violation};
 pub use transactions::{AddressSet, Cause, TransactionCounts};

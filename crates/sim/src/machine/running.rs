@@ -54,6 +54,7 @@ pub(crate) fn run(machine: &mut Machine, end: u64) -> Result<(), Hang> {
             Some(Event::Resume { thread, .. }) => unsafe { resume(machine, thread) },
             Some(Event::Timer { thread, .. }) => this.time_out(thread),
             Some(Event::Tick { context }) => this.tick(context as usize),
+            Some(Event::Interruption { context }) => this.interrupt(context as usize),
             Some(Event::Balance) => match this.balance() {
                 Progress::Continues => {}
                 Progress::Ended => break Ok(()),

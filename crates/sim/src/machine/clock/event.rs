@@ -25,6 +25,8 @@ pub(crate) enum Event {
     Timer { thread: u32, token: u32 },
     /// A context checks its run queue.
     Tick { context: u32 },
+    /// Other work interrupts a context.
+    Interruption { context: u32 },
     /// The scheduler balances the run queues.
     Balance,
 }

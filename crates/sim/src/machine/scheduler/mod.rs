@@ -30,6 +30,7 @@ mod accounts;
 mod balance;
 mod class;
 mod dispatcher;
+mod interruptions;
 mod placement;
 mod queues;
 mod slices;
@@ -37,6 +38,7 @@ mod special;
 mod task;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 use super::clock::Clock;
 use super::thread::NO_THREAD;
@@ -44,10 +46,14 @@ use crate::parameters::{self, Topology};
 use accounts::{Accounts, RunState};
 pub use accounts::{Activity, Split};
 use class::TimeSharing;
+use interruptions::Interrupter;
+pub use interruptions::Interruptions;
 use queues::Queues;
 pub(crate) use special::Special;
 use task::Task;
 pub(crate) use task::{Flight, State};
+pub(crate) use waits::Waits;
+pub use waits::{LongWait, Seen, Violation};
 
 /// The scheduler of a machine. Threads and contexts are passed as numbers.
 pub(crate) struct Scheduler {
@@ -58,6 +64,10 @@ pub(crate) struct Scheduler {
     time_sharing: Option<TimeSharing>,
     /// The lock-contention-aware scheduler, if enabled.
     special: Option<Special>,
+    /// Other work that takes contexts at random times, if enabled.
+    interrupter: Option<Interrupter>,
+    /// The threads' waits for locks, if recorded.
+    pub(crate) waits: Option<Waits>,
     /// Where the threads spend their time.
     pub(crate) accounts: Accounts,
     /// How often in a row balancing has left a difference of one thread.
@@ -84,6 +94,8 @@ impl Scheduler {
             ),
             time_sharing: TimeSharing::new(&parameters),
             special: None,
+            interrupter: None,
+            waits: None,
             accounts: Accounts::default(),
             hesitations: 0,
             random: fastrand::Rng::with_seed(seed),
@@ -268,6 +280,11 @@ impl Scheduler {
         let Some(thread) = self.queues.pick(context).or_else(|| self.steal(context)) else {
             return;
         };
+        self.run_on(thread, context, extra, clock);
+    }
+
+    /// Runs `thread`, which is in no queue, on the free `context`, `extra` nanoseconds later.
+    fn run_on(&mut self, thread: u32, context: usize, extra: u64, clock: &mut Clock) {
         let now = clock.now;
         let is_switch = self.queues.contexts[context].last != thread;
         let mut start = now + extra;
@@ -288,6 +305,9 @@ impl Scheduler {
             Flight::Poll | Flight::YieldingPoll | Flight::Mwait { .. } => start,
         };
         self.accounts.set_run_state(thread, RunState::Running, now);
+        if let Some(waits) = &mut self.waits {
+            waits.set_processor(thread, true, now);
+        }
         self.begin_slice(thread, start);
         clock.schedule_resume(thread, at);
         self.arm_tick(context, clock);
@@ -307,6 +327,9 @@ impl Scheduler {
         let thread = self.running_on(context);
         self.queues.charge(thread, clock.now);
         self.accounts.set_run_state(thread, place, clock.now);
+        if let Some(waits) = &mut self.waits {
+            waits.set_processor(thread, false, clock.now);
+        }
         self.end_slice(thread, clock.now);
         self.task_mut(thread).left_at = clock.now;
         let context = &mut self.queues.contexts[context];
