@@ -105,21 +105,37 @@ fn run_for(check: &WaitCheck, name: &str, limit: Duration) -> WaitReport {
     report
 }
 
-#[test]
-#[ignore = "make soak: takes hours"]
-fn wait_on_256_contexts_stays_within_bound_for_ten_seconds() {
+/// Up to ten simulated seconds on 256 contexts.
+fn soak(threads: u32, think: u64) {
     let limit = Duration::from_secs(number("UNCONVOY_SOAK_SECONDS").unwrap_or(20));
     let seed = number("UNCONVOY_SEED").unwrap_or_else(|| fastrand::u64(..));
-    let cases = [(256, (100, 0)), (512, (100, 0)), (256, (100, 10_000)), (512, (100, 10_000))];
-    std::thread::scope(|scope| {
-        for (threads, times) in cases {
-            scope.spawn(move || {
-                let mut check = check(server(64), threads, times, seed);
-                check.point.seconds = 10.0;
-                let name = format!("{threads} threads, think time {} ns, seed {seed}", times.1);
-                let report = run_for(&check, &name, limit);
-                assert!(report.violations.is_empty(), "{report}");
-            });
-        }
-    });
+    let mut check = check(server(64), threads, (100, think), seed);
+    check.point.seconds = 10.0;
+    let name = format!("{threads} threads, think time {think} ns, seed {seed}");
+    let report = run_for(&check, &name, limit);
+    assert!(report.violations.is_empty(), "{report}");
+}
+
+#[test]
+#[ignore = "make soak: takes an hour"]
+fn wait_of_256_threads_on_256_contexts() {
+    soak(256, 0);
+}
+
+#[test]
+#[ignore = "make soak: takes an hour"]
+fn wait_of_512_threads_on_256_contexts() {
+    soak(512, 0);
+}
+
+#[test]
+#[ignore = "make soak: takes an hour"]
+fn wait_of_256_threads_with_think_time() {
+    soak(256, 10_000);
+}
+
+#[test]
+#[ignore = "make soak: takes an hour"]
+fn wait_of_512_threads_with_think_time() {
+    soak(512, 10_000);
 }
