@@ -175,7 +175,7 @@ fn thread_that_has_just_slept_stays_awake() {
 /// waiter, and a waiter that takes the sleeper's place must not count it as a contender.
 #[test]
 fn sleeper_at_checkpoint_waits_for_no_lock() {
-    const KEY: u64 = 5;
+    const KEY: u32 = 5;
     let process = process();
     let slots = &process.0.slots;
     slots.set_target(1);

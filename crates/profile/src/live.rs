@@ -47,7 +47,7 @@ pub struct Descriptor {
     pub held: AtomicU64,
     /// Address of the sleep slots' thread ids, 32 bits each.
     pub slots: AtomicU64,
-    /// Address of the keys of the sleepers' locks, 64 bits each.
+    /// Address of the keys of the sleepers' locks, 32 bits each.
     pub keys: AtomicU64,
     /// Number of sleep slots.
     pub slot_count: AtomicU64,

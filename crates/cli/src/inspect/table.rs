@@ -55,7 +55,7 @@ pub struct Holding {
 pub struct Control {
     pub target: u32,
     /// Threads that sleep for load, with the keys of their locks.
-    pub sleepers: Vec<(u32, u64)>,
+    pub sleepers: Vec<(u32, u32)>,
     /// Address of the slots, and of the byte after them.
     pub slots: (u64, u64),
     /// Id of the controller's thread, if one runs.
@@ -210,7 +210,7 @@ fn control(subject: &dyn Subject, descriptor: &Descriptor) -> Control {
     let (slots, keys) = (descriptor.slots.load(Relaxed), descriptor.keys.load(Relaxed));
     let threads: Vec<u32> = read_table(subject, slots, count);
     let sleepers = threads.iter().enumerate().filter(|(_, slot)| !matches!(**slot, 0 | u32::MAX));
-    let key = |index: usize| read(subject, keys + 8 * index as u64).unwrap_or(0_u64);
+    let key = |index: usize| read(subject, keys + 4 * index as u64).unwrap_or(0_u32);
     let thousandths = |address| word(address).map(|value| f64::from(value) / 1e3);
     let capacity = thousandths(&descriptor.capacity).filter(|capacity| *capacity > 0.0);
     Control {

@@ -122,7 +122,7 @@ pub(super) fn sleep_for_load<X: Context>(process: X, holds: Holds, manner: Manne
 }
 
 /// The key of a sleeper that waits for no lock.
-const NO_LOCK: u64 = 0;
+const NO_LOCK: u32 = 0;
 
 fn sleep<X: Context>(process: X, claim: Claim, wake: u64) {
     let control = process.control();

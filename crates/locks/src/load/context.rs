@@ -168,6 +168,13 @@ impl<X: Context> Wait<'_, X> {
         X::Machine::address(self.eventcount)
     }
 
+    /// The key in 32 bits, for [sleepers](crate::parking::slots). Two locks a multiple of 16 GiB
+    /// apart share it, so that a sleeper may be woken for the other lock, whose own sleeper then
+    /// wakes at its time-out.
+    pub(super) fn short_key(&self) -> u32 {
+        (self.key() >> 2) as u32 // the lowest bits of the address are 0
+    }
+
     /// Parks until a release or the deadline. Returns true if the thread acquired the lock
     /// meanwhile.
     pub fn park(&self) -> bool {

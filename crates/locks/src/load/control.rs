@@ -300,7 +300,7 @@ impl<R: Rules> Waiter<R> {
     /// the thread acquired the lock meanwhile.
     fn sleep<X: Context>(&mut self, claim: Claim, wait: &Wait<'_, X>) -> bool {
         let (process, control) = (wait.process, wait.process.control());
-        let key = wait.key();
+        let key = wait.short_key();
         if self.parked {
             // The thread was woken by a release, and others may still be parked.
             wait.eventcount.pass_on(wait.lock);
@@ -413,7 +413,7 @@ impl<R: Rules> LoadManager for ControlWith<R> {
     #[cold]
     fn give_up<X: Context>(wait: &Wait<'_, X>) {
         if R::has(Rule::Contender) && !wait.lock.has_contender() {
-            wait.process.control().slots.wake_waiter(wait.key()); // rule 3
+            wait.process.control().slots.wake_waiter(wait.short_key()); // rule 3
         }
     }
 

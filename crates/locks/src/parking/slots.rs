@@ -97,7 +97,7 @@ pub struct SleepSlots<P: Primitive> {
     controller: Controller<P>,
     slots: [P::U32; SLOTS],
     /// The key of the lock that each sleeper waits for.
-    keys: [P::U64; SLOTS],
+    keys: [P::U32; SLOTS],
 }
 
 /// A claimed slot: the thread must sleep in it or give it back.
@@ -149,7 +149,7 @@ impl<P: Primitive> SleepSlots<P> {
                 last_deadline: P::U64::new(0),
             },
             slots: core::array::from_fn(|_| zero()),
-            keys: core::array::from_fn(|_| P::U64::new(0)),
+            keys: core::array::from_fn(|_| zero()),
         }
     }
 
@@ -218,7 +218,7 @@ impl<P: Primitive> SleepSlots<P> {
 
     /// Publishes that the claimer waits for the lock of `key`. The claimer then checks that another
     /// thread contends for that lock; see [`wake_waiter`](Self::wake_waiter).
-    pub fn announce(&self, claim: &Claim, key: u64) {
+    pub fn announce(&self, claim: &Claim, key: u32) {
         self.keys[claim.index].store(key, Relaxed);
         P::fence(SeqCst); // Invariant 6; pairs with `wake_waiter`
     }
@@ -289,7 +289,7 @@ impl<P: Primitive> SleepSlots<P> {
 
     /// Wakes the thread that has slept longest. Returns the key of its lock; `None` if no thread
     /// sleeps. The key is 0 or stale if the sleeper did not announce one.
-    pub fn wake_longest(&self) -> Option<u64> {
+    pub fn wake_longest(&self) -> Option<u32> {
         self.used().find_map(|(position, slot)| {
             let thread = slot.load(Acquire);
             let key = self.keys[position as usize % SLOTS].load(Relaxed);
@@ -300,7 +300,7 @@ impl<P: Primitive> SleepSlots<P> {
     /// Wakes one sleeper that waits for the lock of `key`. For a thread that contended for that
     /// lock while others slept, and gives up.
     #[cold]
-    pub fn wake_waiter(&self, key: u64) {
+    pub fn wake_waiter(&self, key: u32) {
         P::fence(SeqCst); // Invariant 6; pairs with `announce`
         let _ = self.used().any(|(position, slot)| {
             let thread = slot.load(Acquire);

@@ -11,7 +11,7 @@ fn slots(sleepers: u32) -> Box<SleepSlots<Native>> {
     for thread in 1..=sleepers {
         // The other threads sleep no more than this test lets them.
         let claim = slots.claim(Native::thread_id() + thread).expect("room");
-        slots.announce(&claim, u64::from(thread));
+        slots.announce(&claim, thread);
     }
     slots
 }

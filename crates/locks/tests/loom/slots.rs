@@ -142,7 +142,7 @@ fn slots_after_wrap_around_are_reused() {
 /// sees that no thread contends. There is no time-out and no controller.
 #[test]
 fn sleeper_whose_contender_gives_up_is_woken() {
-    const KEY: u64 = 5;
+    const KEY: u32 = 5;
     let _time = set_time(false);
     explore(3, || {
         let slots = Arc::new(SleepSlots::<Checked>::new());
