@@ -5,7 +5,6 @@
 //! stated bound (docs/explanation/correctness.md) also omits the time in which the lock is free and
 //! the next thread has no processor. So this account is stricter.
 
-use super::Scheduler;
 use crate::machine::thread::NO_THREAD;
 
 /// A thread, and whether it had a processor.
@@ -140,13 +139,13 @@ impl Waits {
         }
     }
 
-    fn begin(&mut self, thread: u32, lock: usize, now: u64) {
+    pub(super) fn begin(&mut self, thread: u32, lock: usize, now: u64) {
         self.reach(thread);
         let stalled = self.lock(lock).stalled(now);
         self.waits[thread as usize] = Some(Wait { lock, began: now, stalled, violation: None });
     }
 
-    fn acquire(&mut self, thread: u32, lock: usize, now: u64) {
+    pub(super) fn acquire(&mut self, thread: u32, lock: usize, now: u64) {
         self.acquisitions += 1;
         self.end(thread, now);
         self.lock(lock).holder = thread;
@@ -161,7 +160,7 @@ impl Waits {
         });
     }
 
-    fn release(&mut self, lock: usize, now: u64) {
+    pub(super) fn release(&mut self, lock: usize, now: u64) {
         let held = self.lock(lock);
         held.end_stall(now);
         held.holder = NO_THREAD;
@@ -249,39 +248,6 @@ impl Waits {
     /// Time during which threads without a processor held a lock, summed over the locks.
     pub(crate) fn stalled(&self, now: u64) -> u64 {
         self.locks.iter().map(|held| held.stalled(now)).sum()
-    }
-}
-
-impl Scheduler {
-    /// Records waits of which more than `bound` nanoseconds count; call before the first thread is
-    /// added.
-    pub(crate) fn enable_waits(&mut self, bound: u64) {
-        assert!(self.queues.tasks.is_empty(), "record waits from the first thread on");
-        self.waits = Some(Waits::new(bound));
-    }
-
-    /// Records that `thread` begins to acquire `lock`.
-    pub(crate) fn begin_wait(&mut self, thread: u32, lock: usize, now: u64) {
-        self.accounts.begin_wait(thread, lock, now);
-        if let Some(waits) = &mut self.waits {
-            waits.begin(thread, lock, now);
-        }
-    }
-
-    /// Records that `thread` has acquired `lock`.
-    pub(crate) fn acquire(&mut self, thread: u32, lock: usize, now: u64) {
-        self.accounts.acquire(thread, lock, now);
-        if let Some(waits) = &mut self.waits {
-            waits.acquire(thread, lock, now);
-        }
-    }
-
-    /// Records that `thread` releases `lock`.
-    pub(crate) fn release(&mut self, thread: u32, lock: usize, now: u64) {
-        self.accounts.release(thread, lock, now);
-        if let Some(waits) = &mut self.waits {
-            waits.release(lock, now);
-        }
     }
 }
 
