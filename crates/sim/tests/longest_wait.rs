@@ -111,7 +111,7 @@ fn soak(threads: u32, think: u64) {
     let seed = number("UNCONVOY_SEED").unwrap_or_else(|| fastrand::u64(..));
     let mut check = check(server(64), threads, (100, think), seed);
     check.point.seconds = 10.0;
-    let name = format!("{threads} threads, think time {think} ns, seed {seed}");
+    let name = format!("{threads} threads, think time {think} ns");
     let report = run_for(&check, &name, limit);
     assert!(report.violations.is_empty(), "{report}");
 }
