@@ -2,7 +2,7 @@
 //! threads that other work interrupts at random instructions.
 //!
 //! The long form, on 256 contexts, is for `make soak`. `UNCONVOY_SOAK_SECONDS` limits its time on
-//! the host (default: 20), and `UNCONVOY_SEED` sets its seed (default: random).
+//! the host (default: 20), and `UNCONVOY_SUITE_SEED` sets its seed (default: random).
 
 use std::time::{Duration, Instant};
 
@@ -108,7 +108,7 @@ fn run_for(check: &WaitCheck, name: &str, limit: Duration) -> WaitReport {
 /// Up to ten simulated seconds on 256 contexts.
 fn soak(threads: u32, think: u64) {
     let limit = Duration::from_secs(number("UNCONVOY_SOAK_SECONDS").unwrap_or(20));
-    let seed = number("UNCONVOY_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let seed = number("UNCONVOY_SUITE_SEED").unwrap_or_else(|| fastrand::u64(..));
     let mut check = check(server(64), threads, (100, think), seed);
     check.point.seconds = 10.0;
     let name = format!("{threads} threads, think time {think} ns");
