@@ -84,6 +84,8 @@ pub enum Activity {
     Spin {
         spin: usize,
     },
+    /// Was cancelled in a wait, and holds this mutex, which its cleanup handler unlocks.
+    Cleanup(usize),
     /// The call returned this, or will without any other thread's help.
     Returned(i32),
 }
@@ -176,7 +178,6 @@ impl State {
         let timeout = || self.returned(thread, ETIMEDOUT);
         let mut next = Vec::new();
         match self.threads[thread] {
-            Activity::Idle | Activity::Returned(_) => {}
             Activity::Called(call) => next = self.begin(thread, call),
             Activity::Lock { mutex, timed, then } => {
                 if self.is_free_for(thread, mutex) {
@@ -207,13 +208,15 @@ impl State {
                 }
                 next.extend(timed.then(timeout));
             }
-            Activity::Spin { spin } => {
-                if self.spins[spin] == 0 {
-                    let mut state = self.returned(thread, 0);
-                    state.spins[spin] = thread;
-                    next.push(state);
-                }
+            Activity::Spin { spin } if self.spins[spin] == 0 => {
+                next.push(self.returned(thread, 0));
+                next[0].spins[spin] = thread;
             }
+            Activity::Cleanup(mutex) => {
+                next.push(self.returned(thread, CANCELLED));
+                let _ = next[0].release(mutex);
+            }
+            Activity::Idle | Activity::Spin { .. } | Activity::Returned(_) => {}
         }
         next.into_iter().map(|state| Step { state, must: true }).collect()
     }
@@ -346,14 +349,11 @@ impl State {
                 then
             }
         };
-        if then == CANCELLED {
-            // The cleanup handler unlocks.
-            if code != ENOTRECOVERABLE {
-                let _ = next.release(mutex);
-            }
-            return next.returned(thread, CANCELLED);
+        match then {
+            CANCELLED if code == ENOTRECOVERABLE => next.returned(thread, CANCELLED),
+            CANCELLED => next.with(thread, Activity::Cleanup(mutex)),
+            _ => next.returned(thread, code),
         }
-        next.returned(thread, code)
     }
 
     /// Releases a mutex once. The error is glibc's, for an inconsistent mutex that is still held.
