@@ -56,9 +56,9 @@ const NEARLY_MAX_READERS: u32 = MAX_READERS - (1 << 16);
 /// As in [`ttas`](super::ttas): a line transfer, and some microseconds.
 const BACKOFF_NS: (u64, u64) = (50, 8_000);
 
-/// A waiter's first delay for each thread that polls already: about the time of one poll. So many
-/// pollers do not occupy the line of the word. (256 simulated contexts and threads, 1 % changes:
-/// 5.4 M/s, 5.1 without; 128 threads 6.8 and 6.6.)
+/// A waiter's first delay for each thread that polls already: about the time of one poll. Otherwise
+/// the polls of many threads would occupy the word's cache line. (256 simulated contexts and
+/// threads, 1 % changes: 5.4 M/s, 5.1 without; 128 threads 6.8 and 6.6.)
 const PER_POLLER_NS: u64 = 20;
 
 /// How a thread wants the lock.

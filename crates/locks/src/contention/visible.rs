@@ -158,8 +158,8 @@ pub trait VisibleReaders: Primitive {
         false
     }
 
-    /// Whether more threads than processors use reader-writer locks, so that one that waits may
-    /// lack a processor.
+    /// Whether more threads than processors have used reader-writer locks. Then a thread that waits
+    /// may lack a processor.
     fn is_crowded() -> bool {
         false
     }

@@ -168,9 +168,9 @@ impl<X: Context> Wait<'_, X> {
         X::Machine::address(self.eventcount)
     }
 
-    /// The key in 32 bits, for [sleepers](crate::parking::slots). Two locks a multiple of 16 GiB
-    /// apart share it, so that a sleeper may be woken for the other lock, whose own sleeper then
-    /// wakes at its time-out.
+    /// The key in 32 bits, for [sleepers](crate::parking::slots). Locks whose addresses differ by a
+    /// multiple of 16 GiB share it. A sleeper may then be woken in place of the other lock's, which
+    /// sleeps until its time-out.
     pub(super) fn short_key(&self) -> u32 {
         (self.key() >> 2) as u32 // the lowest bits of the address are 0
     }
