@@ -48,8 +48,8 @@ RUN_TESTS := scripts/run-tests.sh
 # The parts of `make test`, and of `make test-all`. Those joined by `+` run side by side, because
 # each leaves a processor idle for a good part of its time.
 TESTS := build-tests test-lint test-layers test-loom+test-unit+test-preload
-TESTS_ALL := build-tests-all test-links test-rare+test-loom-whole test-slow test-pairs test-tsan \
-	test-valgrind
+TESTS_ALL := build-tests-all test-links test-rare+test-loom-whole test-slow \
+	test-pairs+test-figures test-tsan+test-valgrind
 
 # Packages that `make test` omits: programs that few users need, and parts whose tests all need
 # QEMU, a kernel, a BPF compiler or cbindgen.
@@ -209,7 +209,12 @@ test-rare:
 # tests of these packages.
 test-slow:
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so \
-		$(call TEST,) -- --ignored --show-output
+		$(call TEST,) -- --ignored --skip $(FIGURES_TEST) --show-output
+
+# The simulated figures at reduced size, a quarter of an hour of one processor.
+FIGURES_TEST := simulated_figures_match_paper_claims
+test-figures:
+	$(call TEST,ONLY=unconvoy-papers) --test figures $(FIGURES_TEST) -- --ignored --show-output
 
 # Stops a model after five seconds, unless it has a limit of its own.
 test-loom:

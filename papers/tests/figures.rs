@@ -1,6 +1,7 @@
 //! The simulated figures at reduced size: do they have the shapes that the papers claim?
 
 use unconvoy_papers::catalogue::FIGURES;
+use unconvoy_papers::claim::Claim;
 use unconvoy_papers::figure::{Made, Simulated};
 use unconvoy_papers::plan::Size;
 use unconvoy_sim::grid::{self, Cell};
@@ -60,7 +61,8 @@ const GENTLER: &str = "load control loses less than in the paper: the simulated 
 const GROWS: &str = "the shipped margin grows while threads mostly work and is dropped once they \
     poll, so the number of running threads rises and falls; the paper's load control has no margin";
 
-/// Claims that do not hold in the simulation: the figure, the claim's beginning, and why.
+/// Claims that do not hold in the simulation, or hold by less than a hundredth: the figure, the
+/// claim's beginning, and why.
 const NOT_REPRODUCED: &[(&str, &str, &str)] = &[
     ("asplos-1", "at 128 threads spinning keeps", COLLAPSES),
     ("asplos-1-published", "at 192 threads spinning keeps", COLLAPSES),
@@ -120,6 +122,13 @@ const NOT_REPRODUCED: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// Whether the number found lies within a hundredth of a bound.
+fn is_close(claim: &Claim) -> bool {
+    let number = claim.number.unwrap_or(f64::NAN);
+    let near = |bound: &f64| (number / bound - 1.0).abs() <= 0.01;
+    near(claim.bounds.start()) || near(claim.bounds.end())
+}
+
 /// Simulated figures, by their names without `sim-`.
 fn simulated() -> impl Iterator<Item = (&'static str, &'static Simulated)> {
     FIGURES.iter().filter_map(|figure| match &figure.made {
@@ -167,7 +176,11 @@ fn simulated_figures_match_paper_claims() {
             if let Some((_, _, why)) = known {
                 println!("    known: {why}");
             }
-            if claim.holds() == known.is_some() {
+            let is_expected = match known {
+                Some(_) => !claim.holds() || is_close(&claim),
+                None => claim.holds(),
+            };
+            if !is_expected {
                 let (words, found) = (&claim.words, claim.found());
                 unexpected.push(format!("{name}: {verdict}: {words} (found {found})"));
             }

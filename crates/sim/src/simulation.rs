@@ -127,7 +127,7 @@ impl Simulation {
 
     /// Number of interruptions so far.
     pub fn interruptions(&self) -> u64 {
-        self.machine.scheduler.interruptions()
+        self.machine.interruptions()
     }
 
     /// Records the threads' waits for locks, and those of which more than `bound` nanoseconds
@@ -137,15 +137,12 @@ impl Simulation {
     ///
     /// Panics if the machine has threads already.
     pub(crate) fn record_waits(&mut self, bound: u64) {
-        self.machine.scheduler.enable_waits(bound);
+        self.machine.record_waits(bound);
     }
 
     /// The waits so far, also those of threads that still wait. `None` unless they are recorded.
     pub(crate) fn waits(&mut self) -> Option<&Waits> {
-        let Machine { scheduler, clock, .. } = &mut *self.machine;
-        let waits = scheduler.waits.as_mut()?;
-        waits.check_all(clock.now);
-        Some(waits)
+        self.machine.waits()
     }
 
     /// The policy of the lock-contention-aware scheduler, if enabled.

@@ -13,7 +13,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::AtomicI32;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -30,6 +30,9 @@ pub(super) struct BareThread {
     /// The kernel's id of the running thread. The kernel clears it when the thread no longer uses
     /// its stack.
     id: AtomicI32,
+    /// The id of the last thread that [entered](Self::enter). The kernel clears `id` shortly before
+    /// it removes the thread.
+    last: AtomicI32,
 }
 
 /// Why no thread started.
@@ -47,6 +50,7 @@ impl BareThread {
         BareThread {
             memory: core::sync::atomic::AtomicPtr::new(ptr::null_mut()),
             id: AtomicI32::new(0),
+            last: AtomicI32::new(0),
         }
     }
 
@@ -60,9 +64,29 @@ impl BareThread {
         (&raw const self.id).addr()
     }
 
-    /// Clears the id in the child of a `fork`, which reuses the thread's memory.
+    /// The bare thread calls this first. Returns its id.
+    #[cfg_attr(tsan, allow(dead_code))]
+    pub(super) fn enter(&self) -> i32 {
+        let id = self.id();
+        self.last.store(id, Relaxed);
+        id
+    }
+
+    /// Whether the thread runs, or the last one has ended but still exists for the kernel. Also true
+    /// while another thread of the process has the last one's id.
+    pub(super) fn exists(&self) -> bool {
+        let last = self.last.load(Relaxed);
+        let is_known = || {
+            // SAFETY: signal 0 only checks that the thread exists.
+            unsafe { syscalls::syscall!(syscalls::Sysno::tgkill, std::process::id(), last, 0) }
+        };
+        self.id() != 0 || last != 0 && is_known().is_ok()
+    }
+
+    /// Clears the ids in the child of a `fork`, which reuses the thread's memory.
     pub(super) fn forget(&self) {
         self.id.store(0, Relaxed);
+        self.last.store(0, Relaxed);
     }
 
     /// Runs `body` on a bare thread. The caller ensures that only one thread calls this at a time.
@@ -132,7 +156,7 @@ impl BareThread {
             .map_err(refused)?;
             rustix::mm::mprotect(memory, GUARD, rustix::mm::MprotectFlags::empty())
                 .map_err(refused)?;
-            self.memory.store(memory.cast(), core::sync::atomic::Ordering::Release);
+            self.memory.store(memory.cast(), Release);
             Ok(memory.cast())
         }
     }

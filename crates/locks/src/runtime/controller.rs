@@ -289,7 +289,7 @@ extern "C" fn body(_: *mut c_void) -> c_int {
 
 #[cfg(not(tsan))]
 fn run(private: bool) -> c_int {
-    serve_with_sensor(private, THREAD.id().cast_unsigned());
+    serve_with_sensor(private, THREAD.enter().cast_unsigned());
     0
 }
 
@@ -359,24 +359,12 @@ pub fn without_controller<R>(work: impl FnOnce() -> R) -> R {
     Native::unpark(&raw const BARRED, u32::MAX);
     // Bounded: a signal handler may have interrupted `start` before it started the thread.
     let deadline = Native::now() + LONGEST_EXIT_NS;
-    let mut thread = THREAD.id();
-    while (STATE.load(SeqCst) == RUNNING || THREAD.id() != 0) && Native::now() < deadline {
-        thread = if thread == 0 { THREAD.id() } else { thread };
-        Native::yield_now();
-    }
-    // The kernel clears the id shortly before it removes the thread.
-    while thread != 0 && has_thread(thread) && Native::now() < deadline {
+    while (STATE.load(SeqCst) == RUNNING || THREAD.exists()) && Native::now() < deadline {
         Native::yield_now();
     }
     let result = work();
     BARRED.fetch_sub(1, Relaxed);
     result
-}
-
-/// Whether the kernel knows `thread` as a thread of this process.
-fn has_thread(thread: i32) -> bool {
-    // SAFETY: signal 0 only checks that the thread exists.
-    unsafe { syscalls::syscall!(syscalls::Sysno::tgkill, std::process::id(), thread, 0) }.is_ok()
 }
 
 /// Resets the state in the child of a `fork`, which has neither a controller nor waiters.

@@ -27,8 +27,8 @@ use crate::parameters::Parameters;
 pub struct Machine {
     pub(super) parameters: Parameters,
     pub(super) memory: Memory,
-    pub(crate) clock: Clock,
-    pub(crate) scheduler: Scheduler,
+    pub(super) clock: Clock,
+    pub(super) scheduler: Scheduler,
     pub(super) transactions: Transactions,
     pub(super) futexes: Futexes,
     pub(super) threads: Vec<Thread>,

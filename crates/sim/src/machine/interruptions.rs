@@ -1,9 +1,9 @@
-//! The threads that interrupt contexts at random times.
+//! The threads that interrupt contexts at random times, and the waits that they lengthen.
 
 use super::access::synchronise;
 use super::interplay::Machine;
 use super::running::{spawn, suspend, with};
-use super::scheduler::{Interruptions, State};
+use super::scheduler::{Interruptions, State, Waits};
 use super::thread::NO_THREAD;
 
 impl Machine {
@@ -20,6 +20,23 @@ impl Machine {
             let thread = spawn(self, process, name, false, interrupt_repeatedly);
             self.scheduler.add_interrupting_thread(thread, &mut self.clock);
         }
+    }
+
+    /// See [`crate::simulation::Simulation::interruptions`].
+    pub(crate) fn interruptions(&self) -> u64 {
+        self.scheduler.interruptions()
+    }
+
+    /// See [`crate::simulation::Simulation::record_waits`].
+    pub(crate) fn record_waits(&mut self, bound: u64) {
+        self.scheduler.enable_waits(bound);
+    }
+
+    /// See [`crate::simulation::Simulation::waits`].
+    pub(crate) fn waits(&mut self) -> Option<&Waits> {
+        let waits = self.scheduler.waits.as_mut()?;
+        waits.check_all(self.clock.now);
+        Some(waits)
     }
 
     /// Interrupts `context`, if its thread may be preempted.
