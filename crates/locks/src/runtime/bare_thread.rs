@@ -72,8 +72,8 @@ impl BareThread {
         id
     }
 
-    /// Whether the thread runs, or the last one has ended but still exists for the kernel. Also true
-    /// while another thread of the process has the last one's id.
+    /// Whether the thread runs, or the last one has ended but still exists for the kernel. Also
+    /// true while another thread of the process has the last one's id.
     pub(super) fn exists(&self) -> bool {
         let last = self.last.load(Relaxed);
         let is_known = || {
