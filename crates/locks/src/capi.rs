@@ -68,8 +68,8 @@ fn acquire(mutex: &Mutex, deadline: Option<u64>) -> bool {
 }
 
 fn acquire_shared(lock: &RwLock, share: Share) {
-    if !lock.state.try_acquire(share) {
-        let lock = BiasedRw::unbiased(&lock.state, &lock.eventcount);
+    let lock = BiasedRw::unbiased(&lock.state, &lock.eventcount);
+    if !lock.acquire_at_once(share) {
         lock::acquire_shared::<Native, Control>(lock, share, None);
     }
 }

@@ -293,6 +293,11 @@ impl<P: VisibleReaders> WaitedLock for WaitedRwLock<'_, P> {
         self.lock.word().set_parked_bit()
     }
 
+    fn retry_at(&self) -> Option<u64> {
+        // A model's sleeps with a deadline end at once, and would hide a lost wake-up.
+        (self.share == Share::Write && !cfg!(loom)).then(|| self.drain.retry_at())
+    }
+
     fn sleep_on_holder(&self, deadline: Option<u64>) {
         if self.share == Share::Write {
             self.lock.sleep_on_published(&self.drain, deadline);

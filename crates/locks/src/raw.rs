@@ -181,8 +181,9 @@ impl<L: LoadManager> RawSharedLock<L> {
 
     #[inline]
     fn acquire(&self, share: Share) {
-        if !self.state.try_acquire(share) {
-            lock::acquire_shared::<Native, L>(self.lock(), share, None);
+        let lock = self.lock();
+        if !lock.acquire_at_once(share) {
+            lock::acquire_shared::<Native, L>(lock, share, None);
         }
     }
 }

@@ -90,8 +90,10 @@ impl<L: LoadManager, const IS_DEFAULT: bool> PairRwLock<L, IS_DEFAULT> {
         let is_held = match share {
             Share::Write => lock.try_write(&Drain::new()),
             Share::Read | Share::ReadAfterWriters => {
-                lock.is_biased() && IS_DEFAULT && lock.try_read(|| IS_DEFAULT)
-                    || lock.try_read(|| IS_DEFAULT)
+                lock.is_biased() && IS_DEFAULT && lock.read(|| IS_DEFAULT) || {
+                    lock.give_way(share);
+                    lock.try_read(|| IS_DEFAULT)
+                }
             }
         };
         if !is_held {

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use unconvoy::contention::give_way::{GIVE_WAY_NS, PATIENCE_NS};
 use unconvoy::contention::rw::Share;
 use unconvoy_sim::machine::{self, Activity};
 use unconvoy_sim::outcome::{Point, Stop, simulate};
@@ -73,6 +74,49 @@ fn writer_excludes_all_others_and_every_thread_ends() {
         for (cores, one_in) in [(4, 2), (4, 100), (12, 20)] {
             assert!(contend(lock, cores, one_in) > 1, "{lock}: readers do not share");
         }
+    }
+}
+
+/// The longest wait, in ns, of a writer beside seven readers whose sections overlap.
+fn longest_wait_of_writer(lock: &str) -> u64 {
+    let mut machine = server("server-64");
+    machine.topology.cores_per_cache = Count::new(12);
+    machine.topology.contexts_per_core = Count::new(1);
+    let mut simulation = Simulation::new(&machine, 1).expect("memory");
+    let process = simulation.process();
+    let shared = simulation.shared_lock(process, pair::named(lock).expect("a lock"));
+    let (longest, is_done) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+    for reader in 0..7 {
+        let is_done = is_done.clone();
+        simulation.spawn(process, format!("reader {reader}"), move || {
+            machine::set_activity(Activity::Work);
+            while !is_done.get() {
+                shared.section(Share::Read, || machine::work(2_000));
+            }
+        });
+    }
+    let (seen, ends) = (longest.clone(), is_done.clone());
+    simulation.spawn(process, "writer", move || {
+        machine::set_activity(Activity::Work);
+        for _ in 0..40 {
+            let begin = machine::now();
+            shared.section(Share::Write, || seen.set(seen.get().max(machine::now() - begin)));
+            machine::work(50_000);
+        }
+        ends.set(true);
+    });
+    simulation.run(20_000_000_000).unwrap_or_else(|hang| panic!("{lock}: {hang}"));
+    assert!(is_done.get(), "{lock} is not finished:\n{}", simulation.threads());
+    longest.get()
+}
+
+/// The bound of `give_way`, with the readers' last sections and the writer's last delay.
+#[test]
+fn wait_of_a_writer_beside_overlapping_readers_is_bounded() {
+    for lock in ["default", "ttas+park", "ttas+none"] {
+        let longest = longest_wait_of_writer(lock);
+        println!("{lock}: {longest} ns");
+        assert!(longest <= PATIENCE_NS + GIVE_WAY_NS, "{lock}: {longest} ns");
     }
 }
 

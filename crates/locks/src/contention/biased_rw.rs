@@ -63,25 +63,33 @@
 use core::cell::Cell;
 
 use super::bias::Bias;
+use super::give_way::Patience;
 use super::rw::{MAX_READERS, ReaderRelease, RwWord, Share};
 use super::visible::{Hold, Row, VisibleReaders};
 use crate::parking::eventcount::Eventcount;
 use crate::primitive::Primitive;
 use crate::primitive::turn::{Outcome, Turn};
 
-/// How far a writer has come with the revocation of a bias.
+/// What a writer keeps of its wait: how far it has come with the revocation of a bias, and when it
+/// asks readers to give way.
 #[derive(Debug, Default)]
 pub struct Drain {
     /// The state that the drain is for.
     state: Cell<u32>,
     /// The rows before this one have no hold.
     row: Cell<usize>,
+    patience: Patience,
 }
 
 impl Drain {
     /// A drain that has not begun.
     pub fn new() -> Self {
         Drain::default()
+    }
+
+    /// When a writer that sleeps tries again.
+    pub fn retry_at(&self) -> u64 {
+        self.patience.ends_at()
     }
 }
 
@@ -160,9 +168,16 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     }
 
     /// Ends what [`begin_read`](Self::begin_read) left undecided. Returns whether the caller holds
-    /// the lock. `may_bias` says whether the caller may set the bias.
+    /// the lock; if not, it may have given way to a writer. `may_bias` says whether the caller may
+    /// set the bias.
     #[inline]
     pub fn end_read(&self, undecided: u32, may_bias: impl FnOnce() -> bool) -> bool {
+        let is_held = self.decide_read(undecided, may_bias);
+        is_held && !(RwWord::<P>::is_urgent(undecided) && self.leave_to_writer())
+    }
+
+    #[inline]
+    fn decide_read(&self, undecided: u32, may_bias: impl FnOnce() -> bool) -> bool {
         let is_held = self.word.keep_or_withdraw(undecided);
         if RwWord::<P>::is_nearly_full(undecided) {
             return is_held && self.keep_below_limit();
@@ -174,14 +189,34 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         is_held
     }
 
-    /// Acquires the lock as a [`Share::Read`] if that is possible at once. For `may_bias` see
-    /// [`end_read`](Self::end_read).
-    pub fn try_read(&self, may_bias: impl FnOnce() -> bool) -> bool {
+    /// Acquires the lock as a [`Share::Read`] if that is possible at once, or gives way to a writer
+    /// and returns false. For `may_bias` see [`end_read`](Self::end_read).
+    #[inline(always)]
+    pub fn read(&self, may_bias: impl FnOnce() -> bool) -> bool {
         self.try_publish()
             || match self.begin_read() {
                 Begun::Held => true,
                 Begun::Failed => false,
                 Begun::Undecided(undecided) => self.end_read(undecided, may_bias),
+            }
+    }
+
+    /// As [`read`](Self::read), for either side of a lock without a bias.
+    #[inline(always)]
+    pub fn acquire_at_once(&self, share: Share) -> bool {
+        match share {
+            Share::Read => self.read(|| false),
+            Share::ReadAfterWriters | Share::Write => self.word.try_acquire(share),
+        }
+    }
+
+    /// As [`read`](Self::read), without giving way.
+    pub fn try_read(&self, may_bias: impl FnOnce() -> bool) -> bool {
+        self.try_publish()
+            || match self.begin_read() {
+                Begun::Held => true,
+                Begun::Failed => false,
+                Begun::Undecided(undecided) => self.decide_read(undecided, may_bias),
             }
     }
 
@@ -234,6 +269,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
             && let Some(state) = bias.unbiased()
             && P::runs_in_parallel()
             && (P::is_crowded() || !self.word.has_waiting_writer())
+            && !self.word.has_request()
         {
             bias.set(state);
         }
@@ -343,7 +379,9 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     /// Contends until the lock is acquired or `turn` says to leave.
     pub fn attempt(&self, share: Share, drain: &Drain, turn: &mut impl Turn) -> Outcome {
         match share {
-            Share::Write => self.word.attempt_by(turn, || self.try_write(drain)),
+            Share::Write => self.word.attempt_by(turn, || {
+                self.try_write(drain) || drain.patience.is_over(P::now()) && self.insist(drain)
+            }),
             Share::Read | Share::ReadAfterWriters => self.word.attempt(share, turn),
         }
     }

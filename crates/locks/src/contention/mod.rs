@@ -16,6 +16,8 @@ pub mod elided;
 pub mod elided_rw;
 mod elision;
 pub mod futex;
+#[doc(hidden)]
+pub mod give_way;
 mod learning;
 pub mod loiter;
 pub mod mcs;

@@ -11,6 +11,7 @@
 //! | `WRITER + n` | a writer, and n readers that counted themselves and then found the writer |
 //! | n, `+ PARKED` | n readers; the last one's release must wake parked waiters |
 //! | `WRITER + n`, `+ PARKED` | a writer; its release must wake parked waiters |
+//! | any of these, `+ URGENT` | the same; readers are asked to [give way](super::give_way) |
 //!
 //! **Invariant 1.** A reader counts itself with an addition, which never fails and so scales when
 //! readers arrive on every processor. The reader then holds the lock if no writer does. Otherwise
@@ -43,6 +44,7 @@ use crate::primitive::{Atomic, AtomicInt, Primitive};
 
 const WRITER: u32 = 1 << 31;
 const PARKED: u32 = 1 << 30;
+const URGENT: u32 = 1 << 29;
 
 /// Most readers at a time: glibc's limit, above which it returns `EAGAIN`. The next bit leaves room
 /// for the same number of readers that are withdrawing.
@@ -54,7 +56,7 @@ const TOO_MANY: u32 = MAX_READERS + 1;
 const NEARLY_MAX_READERS: u32 = MAX_READERS - (1 << 16);
 
 /// As in [`ttas`](super::ttas): a line transfer, and some microseconds.
-const BACKOFF_NS: (u64, u64) = (50, 8_000);
+pub(super) const BACKOFF_NS: (u64, u64) = (50, 8_000);
 
 /// A waiter's first delay for each thread that polls already: about the time of one poll. Otherwise
 /// the polls of many threads would occupy the word's cache line. (256 simulated contexts and
@@ -105,10 +107,41 @@ impl<P: Primitive> RwWord<P> {
     #[inline(always)]
     pub fn try_acquire(&self, share: Share) -> bool {
         match share {
-            Share::Write => self.word.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok(),
+            Share::Write => match self.word.compare_exchange(0, WRITER, Acquire, Relaxed) {
+                Ok(_) => true,
+                Err(seen) => seen == URGENT && self.take_urgent(),
+            },
             Share::ReadAfterWriters if self.has_waiting_writer() => false,
             Share::Read | Share::ReadAfterWriters => self.keep_or_withdraw(self.count_reader()),
         }
+    }
+
+    /// Acquires a free lock that a writer has asked for. The request ends, whoever made it.
+    #[cold]
+    fn take_urgent(&self) -> bool {
+        self.word.compare_exchange(URGENT, WRITER, Acquire, Relaxed).is_ok()
+    }
+
+    /// Asks readers to give way to a waiting writer.
+    pub(super) fn request(&self) {
+        self.word.fetch_or(URGENT, Relaxed);
+    }
+
+    /// Whether a word with the value `before` asked readers to give way.
+    #[inline(always)]
+    pub(super) fn is_urgent(before: u32) -> bool {
+        before & URGENT != 0
+    }
+
+    /// Whether readers are asked to give way.
+    #[inline(always)]
+    pub(super) fn has_request(&self) -> bool {
+        Self::is_urgent(self.word.load(Relaxed))
+    }
+
+    /// Ends the request, if there is one.
+    pub(super) fn drop_request(&self) {
+        self.word.fetch_and(!URGENT, Relaxed);
     }
 
     /// Counts the caller as a reader, and returns the word before. 0 means that the caller holds
@@ -127,7 +160,7 @@ impl<P: Primitive> RwWord<P> {
     /// Whether a word with the value `before` had nearly [`MAX_READERS`] readers.
     #[inline(always)]
     pub(super) fn is_nearly_full(before: u32) -> bool {
-        before & !(WRITER | PARKED) >= NEARLY_MAX_READERS
+        before & !(WRITER | PARKED | URGENT) >= NEARLY_MAX_READERS
     }
 
     /// Withdraws a counted reader, unless it turns out to hold the lock (Invariant 1).
@@ -140,7 +173,7 @@ impl<P: Primitive> RwWord<P> {
     /// Whether `try_acquire` is worth a write to the word.
     pub(super) fn seems_free(&self, share: Share) -> bool {
         match share {
-            Share::Write => self.word.load(Relaxed) == 0,
+            Share::Write => self.word.load(Relaxed) & !URGENT == 0,
             _ => self.word.load(Relaxed) & WRITER == 0,
         }
     }
@@ -150,9 +183,9 @@ impl<P: Primitive> RwWord<P> {
     pub(super) fn admits(&self, share: Share) -> bool {
         let seen = self.word.load(Relaxed);
         match share {
-            Share::Write => seen == 0,
+            Share::Write => seen & !URGENT == 0,
             Share::ReadAfterWriters if self.has_waiting_writer() => false,
-            Share::Read | Share::ReadAfterWriters => seen & !PARKED < MAX_READERS,
+            Share::Read | Share::ReadAfterWriters => seen & !(PARKED | URGENT) < MAX_READERS,
         }
     }
 
@@ -221,8 +254,8 @@ impl<P: Primitive> RwWord<P> {
         unsafe { self.release_at_once() || self.release_contended() }
     }
 
-    /// Tries [`release`](Self::release) once. Returns false, with no effect, if the parked bit is
-    /// set, the lock is free, or the word changed meanwhile.
+    /// Tries [`release`](Self::release) once. Returns false, with no effect, if the parked bit or a
+    /// request is set, the lock is free, or the word changed meanwhile.
     ///
     /// # Safety
     ///
@@ -233,7 +266,7 @@ impl<P: Primitive> RwWord<P> {
         // The bit identifies the caller's mode: no reader holds the lock under the writer bit, and
         // no writer without it.
         let freed = if seen & WRITER != 0 { seen & !WRITER } else { seen.wrapping_sub(1) };
-        seen & PARKED == 0
+        seen & (PARKED | URGENT) == 0
             && seen != 0
             && self.word.compare_exchange(seen, freed, Release, Relaxed).is_ok()
     }
@@ -246,8 +279,12 @@ impl<P: Primitive> RwWord<P> {
         let freed = |seen: u32| {
             // A lock without a holder stays as it is.
             let is_writers = seen & WRITER != 0;
-            let freed = if is_writers { seen & !WRITER } else { seen.saturating_sub(1) };
-            (freed != PARKED && (!is_writers || freed & PARKED == 0)).then_some(freed)
+            let freed = match seen & !(PARKED | URGENT) {
+                0 => seen,
+                _ if is_writers => seen & !WRITER,
+                _ => seen - 1,
+            };
+            (freed & !URGENT != PARKED && (!is_writers || freed & PARKED == 0)).then_some(freed)
         };
         self.word.modify(Release, Relaxed, freed).is_ok()
     }
@@ -259,11 +296,12 @@ impl<P: Primitive> RwWord<P> {
     /// As for [`release`](Self::release).
     pub(super) unsafe fn release_reader(&self) -> ReaderRelease {
         let freed = |seen: u32| {
-            (seen & WRITER == 0 && seen & !PARKED != 0 && seen != PARKED + 1).then(|| seen - 1)
+            let has_readers = seen & WRITER == 0 && seen & !(PARKED | URGENT) != 0;
+            (has_readers && seen & !URGENT != PARKED + 1).then(|| seen - 1)
         };
         match self.word.modify(Release, Relaxed, freed) {
             Ok(_) => ReaderRelease::Released,
-            Err(seen) if seen == PARKED + 1 => ReaderRelease::MustWake,
+            Err(seen) if seen & !URGENT == PARKED + 1 => ReaderRelease::MustWake,
             Err(_) => ReaderRelease::NoReader,
         }
     }
@@ -279,7 +317,8 @@ impl<P: Primitive> RwWord<P> {
 
     /// Sets the parked bit if the lock is held at this moment; returns false if it is free.
     pub fn set_parked_bit(&self) -> bool {
-        self.word.modify(Relaxed, Relaxed, |seen| (seen != 0).then_some(seen | PARKED)).is_ok()
+        let parked = |seen: u32| (seen & !URGENT != 0).then_some(seen | PARKED);
+        self.word.modify(Relaxed, Relaxed, parked).is_ok()
     }
 
     /// Whether a writer holds the lock at this moment.
@@ -290,7 +329,7 @@ impl<P: Primitive> RwWord<P> {
 
     /// Whether any thread holds the lock at this moment.
     pub fn is_locked(&self) -> bool {
-        self.word.load(Relaxed) != 0
+        self.word.load(Relaxed) & !URGENT != 0
     }
 
     /// Whether the lock has [`MAX_READERS`] readers.
@@ -300,7 +339,7 @@ impl<P: Primitive> RwWord<P> {
 
     /// Number of readers, those that are withdrawing included.
     pub(super) fn readers(&self) -> u32 {
-        self.word.load(Relaxed) & !(WRITER | PARKED)
+        self.word.load(Relaxed) & !(WRITER | PARKED | URGENT)
     }
 }
 

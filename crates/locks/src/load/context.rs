@@ -175,9 +175,10 @@ impl<X: Context> Wait<'_, X> {
         (self.key() >> 2) as u32 // the lowest bits of the address are 0
     }
 
-    /// Parks until a release or the deadline. Returns true if the thread acquired the lock
-    /// meanwhile.
+    /// Parks until a release, the deadline, or the lock's next try. Returns true if the thread
+    /// acquired the lock meanwhile.
     pub fn park(&self) -> bool {
-        self.eventcount.wait(self.lock, self.deadline)
+        let ends = [self.deadline, self.lock.retry_at()];
+        self.eventcount.wait(self.lock, ends.into_iter().flatten().min())
     }
 }

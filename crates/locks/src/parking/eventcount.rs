@@ -38,6 +38,11 @@ pub trait WaitedLock {
     fn try_lock(&self) -> bool;
     /// Sets the parked bit if the lock is held; returns false if it is free.
     fn set_parked_bit(&self) -> bool;
+    /// When a parked waiter tries again without a wake-up.
+    fn retry_at(&self) -> Option<u64> {
+        None
+    }
+
     /// Sleeps until a holder releases the lock that [`set_parked_bit`](Self::set_parked_bit) does
     /// not know of, or until `deadline`. May return at any time, and by default does so at once.
     fn sleep_on_holder(&self, deadline: Option<u64>) {

@@ -103,6 +103,29 @@ fn parked_readers_and_writers_are_woken() {
     });
 }
 
+/// A writer asks readers to give way, and parks if they have not done so in time. A reader gives way,
+/// drops the request, or holds the lock with the parked writer.
+#[test]
+fn reader_gives_way_to_a_writer() {
+    let _time = set_time(true);
+    explore(3, || {
+        let shared = Shared::new();
+        let writer = thread::spawn({
+            let shared = shared.clone();
+            move || shared.visit(Share::Write)
+        });
+        for _ in 0..2 {
+            let lock = shared.lock();
+            if !lock.acquire_at_once(Share::Read) {
+                assert!(lock::acquire_shared::<Checked, Park>(lock, Share::Read, None).held);
+            }
+            assert!(shared.section(Share::Read) <= 1);
+        }
+        assert_eq!(writer.join().expect("no panics"), 1);
+        assert!(!shared.lock.is_locked());
+    });
+}
+
 /// A writer gives up while a reader is parked behind it. The first reader releases only after the
 /// second has entered, so a reader that stays asleep would be a deadlock.
 fn assert_reader_enters_after_writers_give_up(writers: usize) {

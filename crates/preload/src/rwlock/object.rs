@@ -86,7 +86,7 @@ impl RwLock {
     #[inline(always)]
     pub(super) fn read_biased(&self) -> bool {
         let lock = self.biased();
-        lock.is_biased() && self.may_publish() && lock.try_read(config::may_bias)
+        lock.is_biased() && self.may_publish() && lock.read(config::may_bias)
     }
 
     pub(super) fn reading(&self) -> Share {
@@ -262,7 +262,13 @@ impl RwLock {
             let elided = self.elided(route).filter(|_| until.is_none() && !self.is_mine());
             elided.is_some_and(|elided| elided.elide(share))
         };
-        if elide() || self.try_acquire(route, share) {
+        if elide() {
+            return 0;
+        }
+        if until.is_none() {
+            self.biased().give_way(share);
+        }
+        if self.try_acquire(route, share) {
             0
         } else if self.is_mine() {
             EDEADLK
