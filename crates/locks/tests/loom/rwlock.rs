@@ -103,8 +103,8 @@ fn parked_readers_and_writers_are_woken() {
     });
 }
 
-/// A writer asks readers to give way, and parks if they have not done so in time. A reader gives way,
-/// drops the request, or holds the lock with the parked writer.
+/// A writer asks readers to give way, and parks if they have not done so in time. A reader gives
+/// way, drops the request, or keeps the lock to wake the parked writer.
 #[test]
 fn reader_gives_way_to_a_writer() {
     let _time = set_time(true);
