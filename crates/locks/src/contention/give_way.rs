@@ -28,8 +28,9 @@ use crate::primitive::backoff::Backoff;
 /// Wait of a writer before it first asks readers to give way.
 pub const PATIENCE_NS: u64 = 1_000_000;
 
-/// Longest time between two requests of a writer: a writer that sleeps wakes this often.
-const LONGEST_PATIENCE_NS: u64 = 64 * PATIENCE_NS;
+/// Longest time between two requests of a writer. A writer that sleeps wakes this often, and polls
+/// for less than .1 % of it.
+const LONGEST_PATIENCE_NS: u64 = 256 * PATIENCE_NS;
 
 /// Longest time for which a reader gives way. A request delays each second hold of a thread by this
 /// time, so it is much shorter than the time between two requests.
