@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use unconvoy::contention::give_way::{GIVE_WAY_NS, PATIENCE_NS};
+use unconvoy::contention::give_way::{GIVE_WAY_NS, LATE_AFTER_NS};
 use unconvoy::contention::rw::Share;
 use unconvoy_sim::machine::{self, Activity};
 use unconvoy_sim::outcome::{Point, Stop, simulate};
@@ -116,7 +116,7 @@ fn wait_of_a_writer_beside_overlapping_readers_is_bounded() {
     for lock in ["default", "ttas+park", "ttas+none"] {
         let longest = longest_wait_of_writer(lock);
         println!("{lock}: {longest} ns");
-        assert!(longest <= PATIENCE_NS + GIVE_WAY_NS, "{lock}: {longest} ns");
+        assert!(longest <= LATE_AFTER_NS + GIVE_WAY_NS, "{lock}: {longest} ns");
     }
 }
 

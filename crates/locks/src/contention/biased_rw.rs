@@ -64,7 +64,7 @@
 use core::cell::Cell;
 
 use super::bias::Bias;
-use super::give_way::Patience;
+use super::give_way::LateWriter;
 use super::rw::{MAX_READERS, ReaderRelease, RwWord, Share};
 use super::visible::{Hold, Row, VisibleReaders};
 use crate::parking::eventcount::Eventcount;
@@ -79,7 +79,7 @@ pub struct Drain {
     state: Cell<u32>,
     /// The rows before this one have no hold.
     row: Cell<usize>,
-    patience: Patience,
+    late: LateWriter,
 }
 
 impl Drain {
@@ -90,7 +90,7 @@ impl Drain {
 
     /// When a writer that sleeps tries again.
     pub fn retry_at(&self) -> u64 {
-        self.patience.ends_at()
+        self.late.late_at()
     }
 }
 
@@ -174,7 +174,9 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     #[inline]
     pub fn end_read(&self, undecided: u32, may_bias: impl FnOnce() -> bool) -> bool {
         let is_held = self.decide_read(undecided, may_bias);
-        is_held && !(RwWord::<P>::is_urgent(undecided) && self.leave_to_writer())
+        // SAFETY: the caller holds the lock as a reader.
+        let leave = || unsafe { self.word.leave_to_writer() };
+        is_held && !(RwWord::<P>::is_urgent(undecided) && leave())
     }
 
     #[inline]
@@ -381,7 +383,8 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     pub fn attempt(&self, share: Share, drain: &Drain, turn: &mut impl Turn) -> Outcome {
         match share {
             Share::Write => self.word.attempt_by(turn, || {
-                self.try_write(drain) || drain.patience.is_over(P::now()) && self.insist(drain)
+                self.try_write(drain)
+                    || drain.late.is_late(P::now()) && self.word.insist(|| self.try_write(drain))
             }),
             Share::Read | Share::ReadAfterWriters => self.word.attempt(share, turn),
         }

@@ -2,7 +2,7 @@
 //!
 //! Readers may enter past a waiting writer, because a thread may take the lock twice, or hold it
 //! while it waits for another reader. So overlapping readers can keep a writer out for ever, as
-//! they can under glibc. A writer that has waited for [`PATIENCE_NS`] therefore asks readers to
+//! they can under glibc. A writer that has waited for [`LATE_AFTER_NS`] therefore asks readers to
 //! give way: a reader that finds the request leaves the lock alone until a writer has taken it, but
 //! at most for [`GIVE_WAY_NS`]. Then the reader drops the request and enters, since its section may
 //! be what the writer waits for, and since the writer may have given up or may have no processor.
@@ -19,70 +19,102 @@
 
 use core::cell::Cell;
 
-use super::biased_rw::{BiasedRw, Drain};
 use super::rw::{BACKOFF_NS, ReaderRelease, RwWord, Share};
 use super::visible::VisibleReaders;
-use crate::primitive::Primitive;
 use crate::primitive::backoff::Backoff;
 
 /// Wait of a writer before it first asks readers to give way.
-pub const PATIENCE_NS: u64 = 1_000_000;
+pub const LATE_AFTER_NS: u64 = 1_000_000;
 
 /// Longest time between two requests of a writer. A writer that sleeps wakes this often, and polls
 /// for less than .1 % of it.
-const LONGEST_PATIENCE_NS: u64 = 256 * PATIENCE_NS;
+const LONGEST_INTERVAL_NS: u64 = 256 * LATE_AFTER_NS;
 
 /// Longest time for which a reader gives way. A request delays each second hold of a thread by this
 /// time, so it is much shorter than the time between two requests.
 pub const GIVE_WAY_NS: u64 = 200_000;
 
-/// Says when a waiting writer asks readers to give way: after [`PATIENCE_NS`], and then after twice
-/// as long each time.
+/// Says when a waiting writer asks readers to give way: after [`LATE_AFTER_NS`], and then after
+/// twice as long each time.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct LateWriter {
     /// The time of the last request or, before the first, of the first call; 0 before that.
     since: Cell<u64>,
     length: Cell<u64>,
 }
 
-impl Default for Patience {
+impl Default for LateWriter {
     fn default() -> Self {
-        Patience { since: Cell::new(0), length: Cell::new(PATIENCE_NS) }
+        LateWriter { since: Cell::new(0), length: Cell::new(LATE_AFTER_NS) }
     }
 }
 
-impl Patience {
+impl LateWriter {
     /// Whether it is time for a request.
-    pub(super) fn is_over(&self, now: u64) -> bool {
+    pub(super) fn is_late(&self, now: u64) -> bool {
         if self.since.get() == 0 {
             self.since.set(now);
         }
-        let is_over = now >= self.ends_at();
-        if is_over {
+        let is_late = now >= self.late_at();
+        if is_late {
             self.since.set(now);
-            self.length.set((2 * self.length.get()).min(LONGEST_PATIENCE_NS));
+            self.length.set((2 * self.length.get()).min(LONGEST_INTERVAL_NS));
         }
-        is_over
+        is_late
     }
 
-    pub(super) fn ends_at(&self) -> u64 {
+    pub(super) fn late_at(&self) -> u64 {
         self.since.get() + self.length.get()
     }
 }
 
-impl<P: Primitive> RwWord<P> {
-    /// Waits until a writer has taken the lock, or else for [`GIVE_WAY_NS`], after which the
-    /// request ends. With `is_crowded`, lets other threads have the processor meanwhile.
+impl<P: VisibleReaders> RwWord<P> {
+    /// Asks readers to give way, and polls with `acquire` for as long as they do. Returns whether
+    /// the caller, a writer, holds the lock.
     #[cold]
-    fn give_way(&self, is_crowded: bool) {
-        if !self.poll(is_crowded, || !self.has_request()) {
+    pub(super) fn insist(&self, acquire: impl Fn() -> bool) -> bool {
+        self.request();
+        Self::poll(acquire)
+    }
+
+    /// Releases the caller's hold and gives way. Returns false if the caller keeps the hold: it
+    /// must wake parked waiters when it releases the lock, the writer among them.
+    ///
+    /// # Safety
+    ///
+    /// The calling context holds the lock as a reader.
+    #[cold]
+    pub(super) unsafe fn leave_to_writer(&self) -> bool {
+        // SAFETY: as promised.
+        let is_released = unsafe { self.release_reader() } == ReaderRelease::Released;
+        if is_released {
+            self.give_way_now();
+        }
+        is_released
+    }
+
+    /// Gives way to a writer that has asked for it, before an acquisition that does not look for
+    /// requests.
+    #[inline]
+    pub fn give_way(&self, share: Share) {
+        if share == Share::Read && self.has_request() {
+            self.give_way_now();
+        }
+    }
+
+    /// Waits until a writer has taken the lock, or else for [`GIVE_WAY_NS`], after which the
+    /// request ends.
+    #[cold]
+    fn give_way_now(&self) {
+        if !Self::poll(|| !self.has_request()) {
             self.drop_request();
         }
     }
 
-    /// Polls until `is_done` or for [`GIVE_WAY_NS`]. Returns whether it is done.
-    fn poll(&self, is_crowded: bool, is_done: impl Fn() -> bool) -> bool {
-        let end = P::now() + GIVE_WAY_NS;
+    /// Polls until `is_done` or for [`GIVE_WAY_NS`]. Returns whether it is done. Lets other threads
+    /// have the processor meanwhile if there are more threads than processors.
+    fn poll(is_done: impl Fn() -> bool) -> bool {
+        let (end, is_crowded) = (P::now() + GIVE_WAY_NS, P::is_crowded());
         let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, P::address(&end));
         while !is_done() {
             if P::now() >= end {
@@ -97,42 +129,10 @@ impl<P: Primitive> RwWord<P> {
     }
 }
 
-impl<P: VisibleReaders> BiasedRw<'_, P> {
-    /// Asks readers to give way, and polls for as long as they do. Returns whether the caller, a
-    /// writer, holds the lock.
-    #[cold]
-    pub(super) fn insist(&self, drain: &Drain) -> bool {
-        self.word().request();
-        self.word().poll(P::is_crowded(), || self.try_write(drain))
-    }
-
-    /// Releases the caller's hold, which is in the word, and gives way. Returns false if the caller
-    /// keeps the hold: it must wake parked waiters when it releases the lock, the writer among
-    /// them.
-    #[cold]
-    pub(super) fn leave_to_writer(&self) -> bool {
-        // SAFETY: the caller holds the lock as a reader.
-        let is_released = unsafe { self.word().release_reader() } == ReaderRelease::Released;
-        if is_released {
-            self.word().give_way(P::is_crowded());
-        }
-        is_released
-    }
-
-    /// Gives way before an acquisition that does not begin with
-    /// [`begin_read`](Self::begin_read).
-    #[inline]
-    pub fn give_way(&self, share: Share) {
-        if share == Share::Read && self.word().has_request() {
-            self.word().give_way(P::is_crowded());
-        }
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::contention::biased_rw::Begun;
+    use crate::contention::biased_rw::{Begun, BiasedRw};
     use crate::parking::eventcount::Eventcount;
     use crate::primitive::Native;
 
@@ -150,12 +150,12 @@ mod tests {
     }
 
     #[test]
-    fn patience_ends_again_and_again() {
-        let patience = Patience::default();
+    fn writer_is_late_again_and_again() {
+        let writer = LateWriter::default();
         let over: Vec<u64> =
-            (1..4_000).map(|us| us * 1000).filter(|&ns| patience.is_over(ns)).collect();
+            (1..4_000).map(|us| us * 1000).filter(|&ns| writer.is_late(ns)).collect();
         assert_eq!(over, [1_001_000, 3_001_000]);
-        assert_eq!(patience.ends_at(), 7_001_000);
+        assert_eq!(writer.late_at(), 7_001_000);
     }
 
     #[test]
