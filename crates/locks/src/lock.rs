@@ -322,6 +322,9 @@ pub fn acquire_shared<P: Process, L: LoadManager>(
         lock.attempt(share, &waited.drain, query)
     });
     let opens = lock.word().end_wait(share);
+    if !acquired.held && share == Share::Write {
+        lock.word().drop_request();
+    }
     if opens && !acquired.held {
         lock.eventcount().recheck();
     }

@@ -4,15 +4,14 @@
 //! while it waits for another reader. So overlapping readers can keep a writer out for ever, as
 //! they can under glibc. A writer that has waited for [`LATE_AFTER_NS`] therefore asks readers to
 //! give way: a reader that finds the request leaves the lock alone until a writer has taken it, but
-//! at most for [`GIVE_WAY_NS`]. Then the reader drops the request and enters, since its section may
-//! be what the writer waits for, and since the writer may have given up or may have no processor.
-//! Meanwhile, the writer polls, whatever its load manager says.
+//! at most for [`GIVE_WAY_NS`] beside other readers. Then the reader drops the request and enters,
+//! since its own section may be what the writer waits for. Once no thread holds the lock, that
+//! cannot be, and the reader gives way for [`RESERVED_NS`]: the writer may lack a processor, or may
+//! be gone. Meanwhile the writer stays awake, whatever its load manager says.
 //!
-//! If the readers' sections take no longer than [`GIVE_WAY_NS`], a writer with a processor thus
-//! waits for at most the sum of both times and of the sections of writers before it. Where readers
-//! are preempted inside, the writer asks again and again, and no bound is known. (Three readers
-//! that do nothing else, on two processors: a writer waits for 5 ms on average and for at most 16
-//! ms; without requests for seconds to minutes, as under glibc.)
+//! If the readers' sections take no longer than [`GIVE_WAY_NS`], a writer thus waits for at most
+//! the sum of both times, of the sections of writers before it, and of the time that it lacks a
+//! processor. Where readers are preempted inside, the writer asks again, and no bound is known.
 //!
 //! Readers of a lock that prefers writers do not enter past them. Tries and timed acquisitions do
 //! not give way.
@@ -26,13 +25,19 @@ use crate::primitive::backoff::Backoff;
 /// Wait of a writer before it first asks readers to give way.
 pub const LATE_AFTER_NS: u64 = 1_000_000;
 
-/// Longest time between two requests of a writer. A writer that sleeps wakes this often, and polls
-/// for less than .1 % of it.
-const LONGEST_INTERVAL_NS: u64 = 256 * LATE_AFTER_NS;
+/// Longest time between two requests of a writer: a writer that sleeps wakes this often.
+const LONGEST_INTERVAL_NS: u64 = 64 * LATE_AFTER_NS;
 
-/// Longest time for which a reader gives way. A request delays each second hold of a thread by this
-/// time, so it is much shorter than the time between two requests.
-pub const GIVE_WAY_NS: u64 = 200_000;
+/// Longest time for which a reader gives way beside other readers. A request delays each second
+/// hold of a thread by this time.
+pub const GIVE_WAY_NS: u64 = 1_000_000;
+
+/// Longest time for which a reader gives way once no thread holds the lock, and for which the
+/// writer waits for that: some time slices, because either may lack a processor.
+const RESERVED_NS: u64 = 20_000_000;
+
+/// A thread that gives way or insists polls for this long, and then looks this often.
+const POLL_NS: u64 = 200_000;
 
 /// Says when a waiting writer asks readers to give way: after [`LATE_AFTER_NS`], and then after
 /// twice as long each time.
@@ -69,12 +74,15 @@ impl LateWriter {
 }
 
 impl<P: VisibleReaders> RwWord<P> {
-    /// Asks readers to give way, and polls with `acquire` for as long as they do. Returns whether
-    /// the caller, a writer, holds the lock.
+    /// Asks readers to give way, and tries to `acquire` the lock until they no longer do. Returns
+    /// whether the caller, a writer, holds the lock.
     #[cold]
     pub(super) fn insist(&self, acquire: impl Fn() -> bool) -> bool {
         self.request();
-        Self::poll(acquire)
+        self.poll(|waited| {
+            let is_held = acquire();
+            (is_held || !self.has_request() || waited >= RESERVED_NS).then_some(is_held)
+        })
     }
 
     /// Releases the caller's hold and gives way. Returns false if the caller keeps the hold: it
@@ -102,30 +110,38 @@ impl<P: VisibleReaders> RwWord<P> {
         }
     }
 
-    /// Waits until a writer has taken the lock, or else for [`GIVE_WAY_NS`], after which the
-    /// request ends.
+    /// Waits until a writer has taken the lock, or else for [`GIVE_WAY_NS`] beside other readers
+    /// and for [`RESERVED_NS`] beside none, after which the request ends.
     #[cold]
     fn give_way_now(&self) {
-        if !Self::poll(|| !self.has_request()) {
-            self.drop_request();
-        }
+        self.poll(|waited| {
+            let limit = if self.is_locked() { GIVE_WAY_NS } else { RESERVED_NS };
+            if waited >= limit {
+                self.drop_request();
+            }
+            (waited >= limit || !self.has_request() || self.is_written()).then_some(())
+        });
     }
 
-    /// Polls until `is_done` or for [`GIVE_WAY_NS`]. Returns whether it is done. Lets other threads
+    /// Polls with `end`, which gets the time so far, until it returns a result. Lets other threads
     /// have the processor meanwhile if there are more threads than processors.
-    fn poll(is_done: impl Fn() -> bool) -> bool {
-        let (end, is_crowded) = (P::now() + GIVE_WAY_NS, P::is_crowded());
-        let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, P::address(&end));
-        while !is_done() {
-            if P::now() >= end {
-                return false;
+    fn poll<R>(&self, end: impl Fn(u64) -> Option<R>) -> R {
+        let (begin, is_crowded) = (P::now(), P::is_crowded());
+        let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, P::address(&begin));
+        loop {
+            let now = P::now();
+            if let Some(result) = end(now - begin) {
+                return result;
             }
-            if is_crowded {
-                P::yield_now();
+            if now - begin >= POLL_NS {
+                self.sleep_until(now + POLL_NS);
+            } else {
+                if is_crowded {
+                    P::yield_now();
+                }
+                backoff.wait::<P>();
             }
-            backoff.wait::<P>();
         }
-        true
     }
 }
 

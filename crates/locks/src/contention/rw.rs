@@ -139,8 +139,13 @@ impl<P: Primitive> RwWord<P> {
         Self::is_urgent(self.word.load(Relaxed))
     }
 
+    /// Sleeps until `deadline`. No release ends the sleep.
+    pub(super) fn sleep_until(&self, deadline: u64) {
+        P::park(&self.word, self.word.load(Relaxed), Some(deadline));
+    }
+
     /// Ends the request, if there is one.
-    pub(super) fn drop_request(&self) {
+    pub(crate) fn drop_request(&self) {
         self.word.fetch_and(!URGENT, Relaxed);
     }
 
