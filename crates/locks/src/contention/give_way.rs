@@ -25,8 +25,9 @@ use crate::primitive::backoff::Backoff;
 /// Wait of a writer before it first asks readers to give way.
 pub const LATE_AFTER_NS: u64 = 1_000_000;
 
-/// Longest time between two requests of a writer: a writer that sleeps wakes this often.
-const LONGEST_INTERVAL_NS: u64 = 64 * LATE_AFTER_NS;
+/// Longest time between two requests of a writer. Behind a long section, a writer is awake for
+/// [`RESERVED_NS`] of it, and looks a hundred times.
+const LONGEST_INTERVAL_NS: u64 = 1024 * LATE_AFTER_NS;
 
 /// Longest time for which a reader gives way beside other readers. A request delays each second
 /// hold of a thread by this time.
