@@ -211,7 +211,7 @@ test-slow:
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so \
 		$(call TEST,) -- --ignored --skip $(FIGURES_TEST) --show-output
 
-# The simulated figures at reduced size, a quarter of an hour of one processor.
+# Every second simulated figure at reduced size; UNCONVOY_FIGURE=all for all.
 FIGURES_TEST := simulated_figures_match_paper_claims
 test-figures:
 	$(call TEST,ONLY=unconvoy-papers) --test figures $(FIGURES_TEST) -- --ignored --show-output

@@ -193,7 +193,7 @@ variables! {
         "how the sampling test draws sections";
     PYTHON: "UNCONVOY_PYTHON", [Tests], Form("command"), "`python3`",
         "Python interpreter that reads a Parquet trace";
-    FIGURE: "UNCONVOY_FIGURE", [Tests], Form("name of a figure"), "all",
+    FIGURE: "UNCONVOY_FIGURE", [Tests], Form("name of a figure, or all"), "every second",
         "simulated figures that the papers' test checks";
     VALIDATE: "UNCONVOY_VALIDATE", [Tests], Anything, "",
         "compare predictions with hardware transactions (`make validate-elision`)";
