@@ -25,6 +25,10 @@
 #   make bench-sched        measure the overhead and the kernel workloads of `unconvoy sched` in a
 #                           guest, half an hour
 #   make validate-elision   compare Syncchar's predictions with hardware transactions, ten minutes
+#   make patched            build Debian's LevelDB and SQLite without and with the patches that
+#                           `unconvoy predict` led to (papers/patches), into target/patched, 4 minutes
+#   make bench-patched      predict and measure what these patches gain, ten minutes; results in
+#                           .bench-patched/
 #   make figures-simulated  simulate the papers' figures, hours with SEEDS=5; results in .figures/
 #   make evaluation         renew the records of docs/evaluation that are not of this machine and
 #                           this code, for up to a day (RECORDS="bench tune" for some)
@@ -69,7 +73,7 @@ TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 .PHONY: all build build-demo workloads setup setup-demo setup-tests setup-tests-all \
 	setup-oldest-rust kernel demo test test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy \
 	test-suites soak fuzz docs book bench bench-grids bench-programs bench-tune bench-sched \
-	validate-elision figures-simulated evaluation install install-files install-unconvoy \
+	validate-elision patched bench-patched figures-simulated evaluation install install-files install-unconvoy \
 	install-library deb deb-files test-deb tarball test-tarball test-reproducible header api \
 	clean
 
@@ -325,6 +329,17 @@ validate-elision: setup build
 	@scripts/setup.sh scripts/packages-syncchar.txt scripts/packages-elision.txt
 	UNCONVOY_VALIDATE=1 $(CARGO) test --release -p unconvoy-papers --test elision -- \
 		--include-ignored --nocapture --test-threads 1
+
+# Sources from the Debian archive that apt uses.
+patched:
+	@scripts/setup.sh scripts/packages-patched.txt
+	scripts/patched.sh
+
+# Continues an interrupted run. Without hardware transactions, it omits the elided lock and says so.
+bench-patched: patched
+	@scripts/setup.sh scripts/packages-syncchar.txt
+	$(CARGO) build --release -p unconvoy-cli -p unconvoy-preload -p unconvoy-plugin-user
+	scripts/bench-patched.py --out .bench-patched
 
 # The papers' figures on simulated machines, one to two hours per seed on two processors; SEEDS=5
 # for medians and spread. Continues an interrupted run.
