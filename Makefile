@@ -26,7 +26,7 @@
 #                           guest, half an hour
 #   make validate-elision   compare Syncchar's predictions with hardware transactions, ten minutes
 #   make patched            build Debian's LevelDB and SQLite without and with the patches that
-#                           `unconvoy predict` led to (papers/patches), into target/patched, 4 minutes
+#                           `unconvoy predict` led to (papers/patches), 4 minutes
 #   make bench-patched      predict and measure what these patches gain, ten minutes; results in
 #                           .bench-patched/
 #   make figures-simulated  simulate the papers' figures, hours with SEEDS=5; results in .figures/

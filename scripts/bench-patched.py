@@ -198,7 +198,10 @@ def tables(record):
     yield "| --- " * (7 + len(THREADS)) + "|"
     for program, variants in record["predictions"].items():
         for variant, row in variants.items():
-            cells = [f"{value:.2f}" for value in row["program"]] + ["", ""]
+            # Replays of the recorded sections in the simulator, which this script does not run.
+            simulated = row.get("simulated", [None, None])
+            gains = row["program"] + simulated
+            cells = ["" if value is None else f"{value:.2f}" for value in gains]
             for threads in THREADS:
                 elided, default = (
                     rates_of(record, program, variant, lock, threads)

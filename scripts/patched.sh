@@ -1,10 +1,12 @@
 #!/bin/sh
 # Builds Debian's LevelDB and SQLite without and with the patches of papers/patches, and the
 # programs that measure them. Needs the packages in scripts/packages-patched.txt, two minutes, and
-# 200 MB in target/patched. Sources come from the Debian archive that apt uses on this machine.
+# 180 MB in target/patched. Sources come from the Debian archive that apt uses on this machine.
 #
-#   scripts/patched.sh [SOURCE...]    leveldb, sqlite3 [default: both]
+#   scripts/patched.sh [SOURCE...]            leveldb, sqlite3 [default: both]
+#   scripts/patched.sh --check [SOURCE...]    only fetch, and check that the patches fit
 #
+# Exit status: 0; 1: failed; 3: this machine cannot fetch the source, or has another version.
 # NAME-0 is unpatched, NAME-1 has the first patch, NAME-2 the first two. To run one:
 #   LD_LIBRARY_PATH=target/patched/leveldb-2 target/patched/leveldb_bench
 set -eu
@@ -16,6 +18,20 @@ jobs=$(nproc)
 fail() {
 	echo "patched: $*" >&2
 	exit 1
+}
+
+cannot() {
+	echo "patched: $*" >&2
+	exit 3
+}
+
+# The release that the patches are for.
+release_of() {
+	case $1 in
+	leveldb) echo 1.23 ;;
+	sqlite3) echo 3.40.1 ;;
+	*) fail "no patches for $1; known are leveldb and sqlite3" ;;
+	esac
 }
 
 # apt-get with a configuration of its own, which changes nothing of the system's.
@@ -34,17 +50,20 @@ prepare_apt() {
 		--format "deb-src${signed-} \$(REPO_URI) \$(RELEASE) \$(COMPONENT)" \
 		'Created-By: Packages' 'Origin: Debian' | sort -u >"$out/apt/sources.list"
 	[ -s "$out/apt/sources.list" ] ||
-		fail "apt knows no Debian archive; run apt-get update on a Debian system"
-	apt update || fail "cannot reach the Debian archive"
+		cannot "apt knows no Debian archive; run apt-get update on a Debian system"
+	apt update || cannot "cannot reach the Debian archive"
 }
 
 # Unpacks Debian's source of $1 to $2, with Debian's patches.
 fetch() {
+	[ -s "$out/apt/sources.list" ] || prepare_apt
 	mkdir -p "$out/sources"
 	# apt has checked the checksums against the signed index.
 	(cd "$out/sources" && apt source --download-only "$1") ||
-		fail "cannot fetch the source package $1"
-	dsc=$(ls -t "$out/sources/$1"_*.dsc | head -1)
+		cannot "cannot fetch the source package $1"
+	release=$(release_of "$1")
+	dsc=$(find "$out/sources" -name "$1_$release-*.dsc" | sort -V | tail -1)
+	[ -n "$dsc" ] || cannot "the patches are for $1 $release, which this Debian does not have"
 	rm -rf "$2"
 	dpkg-source --no-check --no-copy -x "$dsc" "$2" >/dev/null
 	sed -n 's/^Version: //p' "$dsc" | head -1 >"$out/$1.version"
@@ -82,7 +101,6 @@ build_variants() {
 	if [ "$out/$name-$#.built" -nt "$latest" ]; then
 		return
 	fi
-	[ -s "$out/apt/sources.list" ] || prepare_apt
 	fetch "$name" "$out/source"
 	number=0
 	while :; do
@@ -94,9 +112,17 @@ build_variants() {
 		}
 		touch "$out/$name-$number.built"
 		[ $# != 0 ] || break
-		patch -s -d "$out/source" -p1 <"$1" || fail "$1 does not fit this version of $name"
+		patch -s -d "$out/source" -p1 <"$1" || fail "$1 does not fit $name"
 		shift
 		number=$((number + 1))
+	done
+	rm -rf "$out/source"
+}
+
+check_patches() {
+	fetch "$1" "$out/source"
+	for patch in "$root/papers/patches/$1"/*.patch; do
+		patch -s -d "$out/source" -p1 <"$patch" || fail "$patch does not fit $1"
 	done
 	rm -rf "$out/source"
 }
@@ -111,12 +137,23 @@ build_bench_sqlite3() {
 		-L"$out/sqlite3-0" -lsqlite3 -lm
 }
 
+check=
+if [ "${1-}" = --check ]; then
+	check=1
+	shift
+	# Not where a build may be.
+	out=$(mktemp -d)
+	trap 'rm -rf "$out"' EXIT
+	trap 'exit 130' HUP INT TERM
+fi
 [ $# != 0 ] || set -- leveldb sqlite3
-for name in "$@"; do
-	[ -d "$root/papers/patches/$name" ] || fail "no patches for $name in papers/patches"
-done
 rm -f "$out/apt/sources.list"
 for name in "$@"; do
-	build_variants "$name"
-	"build_bench_$name"
+	release_of "$name" >/dev/null
+	if [ -n "$check" ]; then
+		check_patches "$name"
+	else
+		build_variants "$name"
+		"build_bench_$name"
+	fi
 done
