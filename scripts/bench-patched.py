@@ -165,7 +165,7 @@ def listed(values):
 
 
 def rate(rates):
-    return f"{statistics.median(rates.values()) / 1e6:.2f}" if rates else "-"
+    return f"{statistics.median(rates.values()) / 1e6:.2f} M/s" if rates else "-"
 
 
 def tables(record):
@@ -220,7 +220,7 @@ def tables(record):
                     rates = rates_of(record, program, variant, lock, threads)
                     before = rates_of(record, program, "unpatched", lock, threads)
                     same = variant == "unpatched"
-                    cells.append(f"{rate(rates)} M/s" if same else ratio(rates, before))
+                    cells.append(rate(rates) if same else ratio(rates, before))
                 yield f"| {program} | {variant} | {threads} | {' | '.join(cells)} |"
 
 
