@@ -73,9 +73,9 @@ TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 .PHONY: all build build-demo workloads setup setup-demo setup-tests setup-tests-all \
 	setup-oldest-rust kernel demo test test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy \
 	test-suites soak fuzz docs book bench bench-grids bench-programs bench-tune bench-sched \
-	validate-elision patched bench-patched figures-simulated evaluation install install-files install-unconvoy \
-	install-library deb deb-files test-deb tarball test-tarball test-reproducible header api \
-	clean
+	validate-elision patched bench-patched figures-simulated evaluation install install-files \
+	install-unconvoy install-library deb deb-files test-deb tarball test-tarball \
+	test-reproducible header api clean
 
 all: setup build
 
