@@ -7,6 +7,7 @@ use unconvoy_measure::context::Context;
 use unconvoy_sim::experiment::Replayed;
 use unconvoy_sim::grid::Result;
 use unconvoy_sim::parameters::Parameters;
+use unconvoy_sim::workload::replay::Times;
 use unconvoy_syncchar::projection::projected_time;
 
 use super::variant::{Described, Variant};
@@ -28,6 +29,8 @@ pub struct Row {
     /// The predicted gain, by line, from the share of the simulated time that a thread holds the
     /// first lock or waits for it.
     predicted: f64,
+    /// The same, at most what the processors could execute if no thread ever waited.
+    bounded: f64,
     /// Throughput under the first lock over that of the first trace as recorded.
     to_first: Option<f64>,
     /// Results by lock, in the order of the command's locks.
@@ -96,6 +99,7 @@ pub fn rows(
                     gain: replayed.per_s / base.per_s,
                     replayed,
                 };
+                let predicted = gain_of(base.busy, by_line);
                 rows.push(Row {
                     variant: number,
                     is_program,
@@ -103,7 +107,8 @@ pub fn rows(
                     sections_by_byte: estimates.byte.speed_up(),
                     sections_by_line: by_line,
                     from_trace: is_program.then(|| gain_of(variant.held, by_line)),
-                    predicted: gain_of(base.busy, by_line),
+                    predicted,
+                    bounded: predicted.min(without_waits(variant, is_program, base)),
                     to_first: first.map(|first| base.per_s / first.per_s),
                     results: all.into_iter().map(gain).collect(),
                 });
@@ -126,6 +131,13 @@ fn gain_of(share: f64, speed_up: f64) -> f64 {
     1.0 / projected_time(1.0, share, speed_up)
 }
 
+/// The gain over `base` if no thread waited.
+fn without_waits(variant: &Variant, is_program: bool, base: Replayed) -> f64 {
+    let Times { section_ns, between_ns } = variant.times;
+    let turn_ns = section_ns + if is_program { between_ns } else { 0.0 };
+    f64::from(base.threads) * 1e9 / turn_ns / base.per_s
+}
+
 /// The terminal's text.
 pub fn text(variants: &[Variant], rows: &[Row], locks: &[String], machine: &str) -> String {
     let mut text = String::new();
@@ -142,7 +154,7 @@ pub fn text(variants: &[Variant], rows: &[Row], locks: &[String], machine: &str)
         "Simulated on processors of {machine}, with a thread each. Gains are over {first}.\n\
          by byte, by line: Syncchar's speed-up of the sections. from trace: of the program, by \
          line, as in unconvoy predict.\nbusy: share of the time with a thread that holds {first} \
-         or waits for it. predicted: by Amdahl's law from that share.\n"
+         or waits for it. predicted: by Amdahl's law from that share. bounded: at most what the processors execute if no thread waits.\n"
     ));
     text
 }
@@ -150,7 +162,16 @@ pub fn text(variants: &[Variant], rows: &[Row], locks: &[String], machine: &str)
 fn table<'a>(rows: impl Iterator<Item = &'a Row>, locks: &[String]) -> Table {
     let mut table = Table::new();
     table.load_style(styles::UTF8_FULL_CONDENSED);
-    let head = ["gain of", "processors", "by byte", "by line", "from trace", "busy", "predicted"];
+    let head = [
+        "gain of",
+        "processors",
+        "by byte",
+        "by line",
+        "from trace",
+        "busy",
+        "predicted",
+        "bounded",
+    ];
     let mut header: Vec<String> = head.map(String::from).into();
     header.push(format!("{}, per s", locks[0]));
     header.push("to first".to_string());
@@ -168,6 +189,7 @@ fn table<'a>(rows: impl Iterator<Item = &'a Row>, locks: &[String]) -> Table {
             row.from_trace.map_or_else(String::new, |gain| format!("{gain:.2}")),
             format!("{:.0} %", 100.0 * base.replayed.busy),
             format!("{:.2}", row.predicted),
+            format!("{:.2}", row.bounded),
             Unit::Plain.show(base.replayed.per_s),
             row.to_first.map_or_else(String::new, |gain| format!("{gain:.2}")),
         ];
