@@ -154,7 +154,8 @@ pub fn text(variants: &[Variant], rows: &[Row], locks: &[String], machine: &str)
         "Simulated on processors of {machine}, with a thread each. Gains are over {first}.\n\
          by byte, by line: Syncchar's speed-up of the sections. from trace: of the program, by \
          line, as in unconvoy predict.\nbusy: share of the time with a thread that holds {first} \
-         or waits for it. predicted: by Amdahl's law from that share. bounded: at most what the processors execute if no thread waits.\n"
+         or waits for it. predicted: by Amdahl's law from that share. \
+         bounded: at most what the processors execute if no thread waits.\n"
     ));
     text
 }
