@@ -80,7 +80,6 @@ pub(crate) fn samples() -> Vec<String> {
         trace_without_end().into(),
         no_run_time().into(),
         no_sections_of(Some("queue")),
-        no_sections_of(None),
         invalid_record("context"),
         cannot_keep_trace("No space left on device (os error 28)"),
         cannot_keep_trace_in(Path::new("server.parquet")),
