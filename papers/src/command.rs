@@ -20,6 +20,7 @@ use crate::figure::{Figure, Made, Native};
 use crate::messages;
 use crate::native;
 use crate::plan::Size;
+use crate::replay::{ReplayArgs, replay};
 use crate::simulated::{self, How};
 
 /// `unconvoy papers`.
@@ -38,6 +39,8 @@ enum Command {
     Run(RunArgs),
     /// Make all figures; keep complete records and resume the others
     All(AllArgs),
+    /// Simulate recorded critical sections of one lock, beside Syncchar's prediction
+    Replay(ReplayArgs),
 }
 
 /// Options of `run`.
@@ -116,7 +119,8 @@ Examples:
   unconvoy papers run sim-asplos-11 --out figures --seeds 5 --resume
   unconvoy papers run asplos-9 asplos-10 --quick
   unconvoy papers run asplos-11 --from results/tatp.json results/tpcc.json
-  unconvoy papers all --out figures";
+  unconvoy papers all --out figures
+  unconvoy papers replay server.parquet --without advice";
 
 /// Runs the command; returns the exit status.
 pub fn papers(args: &PapersArgs) -> u8 {
@@ -131,6 +135,7 @@ pub fn papers(args: &PapersArgs) -> u8 {
                 make_each(&figures, &Making { how: &run.how, resume: run.resume, plot, json })
             }))
         }
+        Command::Replay(args) => exit(replay(args)),
         Command::All(AllArgs { way, how }) => {
             let is_wanted =
                 |figure: &&Figure| way.as_deref().is_none_or(|way| way == figure.made.name());

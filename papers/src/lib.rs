@@ -11,6 +11,7 @@
 //! | `workloads`, `databases` | the papers' programs; TATP and TPC-C |
 //! | [`catalogue`] | all figures |
 //! | `simulated`, `native` | how to make one figure |
+//! | `replay` | recorded critical sections, simulated, beside Syncchar's prediction |
 //! | `bench`, `command` | `unconvoy bench`, `unconvoy papers` |
 //! | `messages` | errors and warnings |
 //! | [`study`] | `unconvoy-study`, which runs `bench`, `papers` and `sim` |
@@ -32,6 +33,7 @@ mod over_threads;
 pub mod plan;
 mod record_text;
 mod record_view;
+mod replay;
 mod seeds;
 mod simulated;
 pub mod study;

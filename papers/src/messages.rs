@@ -204,6 +204,21 @@ pub(crate) fn report_measures_nothing() -> &'static str {
     "`report` measures nothing; name a benchmark"
 }
 
+/// `replay --without` or `--moved` with something else.
+pub(crate) fn expected_addresses() -> &'static str {
+    "expected `advice`, or addresses such as 0x4000020340 with commas between them"
+}
+
+/// `replay --without advice` where the advice is about no word.
+pub(crate) fn advice_names_no_word(lock: &str) -> String {
+    format!("the advice for {lock} names no word; give addresses instead")
+}
+
+/// `replay --machine` with an unusable file.
+pub(crate) fn invalid_machine_file(path: &Path, why: &str) -> String {
+    format!("{} is not a machine file: {why}", path.display())
+}
+
 /// A command of `unconvoy` given to `unconvoy-study`.
 pub(crate) fn not_a_study_command() -> &'static str {
     "unconvoy-study runs bench, sim and papers; run other commands with unconvoy"
@@ -260,6 +275,9 @@ mod tests {
             scheduler_not_enabled(20),
             scheduler_unloaded("unconvoy sched"),
             report_measures_nothing().into(),
+            expected_addresses().into(),
+            advice_names_no_word("the cache"),
+            invalid_machine_file(path, "missing field `memory`"),
             not_a_study_command().into(),
         ];
         for message in &messages {

@@ -41,6 +41,7 @@ use clap::error::ErrorKind;
 use unconvoy_measure::output::{complain, print_all};
 
 use cli::{Cli, Command};
+pub use predict::recorded;
 use refusal::Refusal;
 
 /// Runs the command line of this process and returns the exit status.

@@ -255,6 +255,10 @@ pub(crate) fn no_estimate() -> &'static str {
     "the model has no estimate for the lock"
 }
 
+pub(crate) fn too_many_lines(lines: usize, most: usize) -> String {
+    format!("the recorded sections touch {lines} cache lines; a simulation has room for {most}")
+}
+
 pub(crate) fn cell_failed(panel: &str, series: &str, x: f64, why: &anyhow::Error) -> String {
     format!("{panel} {series} at {x}: {why:#}")
 }
@@ -322,6 +326,7 @@ mod tests {
             corrupt_tree("the root, 7, is red"),
             no_section_recorded().into(),
             no_estimate().into(),
+            too_many_lines(2_000_000, 1_000_000),
             cell_failed("counter", "mcs+none", 64.0, &anyhow::anyhow!(no_memory())),
             more_failures(&cell_failed("tm1", "tas+none", 8.0, &anyhow::anyhow!("stopped")), 4),
         ];

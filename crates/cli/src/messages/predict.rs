@@ -32,6 +32,17 @@ pub(crate) fn trace_without_end() -> &'static str {
     "the trace has no end record: its collector was cut off"
 }
 
+pub(crate) fn no_run_time() -> &'static str {
+    "the trace has no run time: its program was ended early"
+}
+
+pub(crate) fn no_sections_of(lock: Option<&str>) -> String {
+    match lock {
+        Some(name) => format!("no sections and times of a lock {name}; see predict --analyse"),
+        None => "the trace has no sections of a lock whose times are known".to_string(),
+    }
+}
+
 pub(crate) fn invalid_record(name: &str) -> String {
     format!("cannot parse the {name} record")
 }
@@ -67,6 +78,8 @@ pub(crate) fn samples() -> Vec<String> {
         interrupted_early().into(),
         names_too_long(20_000_000, 16_777_216),
         trace_without_end().into(),
+        no_run_time().into(),
+        no_sections_of(Some("queue")),
         invalid_record("context"),
         cannot_keep_trace("No space left on device (os error 28)"),
         cannot_keep_trace_in(Path::new("server.parquet")),

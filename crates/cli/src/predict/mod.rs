@@ -4,7 +4,8 @@
 //! with the plug-in, for address sets ([`emulated`]). A [`pipe`] carries the address sets to the
 //! analysis ([`trace`]) and, on request, to a kept trace. [`join`] matches the locks of both runs
 //! and [`names`] names them. `--analyse` starts from a kept trace, which contains all of this
-//! ([`kept`]). `--kernel` profiles a kernel in a guest ([`kernel`]).
+//! ([`kept`]). [`recorded`] reads one lock's sections from it for the study. `--kernel` profiles a
+//! kernel in a guest ([`kernel`]).
 
 mod conditional;
 mod emulated;
@@ -20,6 +21,7 @@ mod page;
 mod parquet;
 mod pipe;
 mod progress;
+pub mod recorded;
 mod remarks;
 pub(crate) mod trace;
 

@@ -48,7 +48,7 @@ pub fn open(path: &Path) -> anyhow::Result<stream::Reader<Box<dyn Read>>> {
 }
 
 /// Describes a stream's error; for a kept trace, with the message of `unconvoy-parquet`.
-fn reason(error: stream::Error) -> String {
+pub fn reason(error: stream::Error) -> String {
     match error {
         stream::Error::Read { error, .. } if error.kind() == std::io::ErrorKind::Other => {
             error.to_string()
@@ -67,6 +67,17 @@ pub struct Context {
     pub program: Vec<String>,
     /// Sampling rate: one section in this many.
     pub rate: u32,
+    /// Number of processors.
+    pub processors: u32,
+}
+
+/// Parses the JSON of a record.
+///
+/// # Errors
+///
+/// The text is invalid.
+pub fn parsed<T: serde::de::DeserializeOwned>(name: &str, json: &str) -> anyhow::Result<T> {
+    serde_json::from_str(json).with_context(|| messages::invalid_record(name))
 }
 
 /// Totals from the collector. A missing field is zero or empty.
@@ -290,12 +301,7 @@ impl Reading<'_> {
     fn take(&mut self, record: &Record) -> anyhow::Result<()> {
         let Self { trace, analysis, at, .. } = self;
         match record {
-            Record::Context(json) => {
-                trace.context = Some(
-                    serde_json::from_str(json)
-                        .with_context(|| messages::invalid_record("context"))?,
-                )
-            }
+            Record::Context(json) => trace.context = Some(parsed("context", json)?),
             Record::Module(module) => trace.mappings.push(Mapping {
                 base: module.region.address,
                 end: module.region.end(),
@@ -342,9 +348,7 @@ impl Reading<'_> {
                 }
             }
             Record::End(json) => {
-                trace.end = Some(
-                    serde_json::from_str(json).with_context(|| messages::invalid_record("end"))?,
-                );
+                trace.end = Some(parsed("end", json)?);
                 trace.end_json = Some((*json).to_string());
             }
             Record::Object(object) => {

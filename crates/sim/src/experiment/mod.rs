@@ -4,6 +4,7 @@ mod bump;
 mod interference;
 mod longest_wait;
 mod projection;
+mod replay;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,7 @@ pub use bump::{Bump, Reaction};
 pub use interference::Shares;
 pub use longest_wait::{WaitCheck, WaitReport, bound_ns};
 pub use projection::{Predicted, Projection};
+pub use replay::{Replay, Replayed, estimates, on_processors};
 
 /// One experiment.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +32,8 @@ pub enum Task {
     Watched(Point, f64, u64),
     /// A validation program of Syncchar: the prediction and the run with transactions.
     Predicted(Predicted),
+    /// Recorded critical sections.
+    Replay(Replay),
 }
 
 /// The result of an experiment.
@@ -46,6 +50,8 @@ pub enum Measured {
     Counts(Vec<(u64, u32)>),
     /// Result of [`Task::Predicted`].
     Projection(Projection),
+    /// Result of [`Task::Replay`].
+    Replayed(Replayed),
 }
 
 impl Measured {
@@ -57,6 +63,11 @@ impl Measured {
     /// The projection, for a prediction.
     pub fn projection(&self) -> Option<&Projection> {
         if let Measured::Projection(projection) = self { Some(projection) } else { None }
+    }
+
+    /// The result of recorded sections.
+    pub fn replayed(&self) -> Option<&Replayed> {
+        if let Measured::Replayed(replayed) = self { Some(replayed) } else { None }
     }
 }
 
@@ -80,6 +91,7 @@ impl Task {
                 Ok(Measured::Counts(bump::watch(point, *aim, *every_ns, stop)?))
             }
             Task::Predicted(predicted) => Ok(Measured::Projection(predicted.run(stop)?)),
+            Task::Replay(replay) => Ok(Measured::Replayed(replay.run(stop)?)),
         }
     }
 
@@ -98,6 +110,7 @@ impl Task {
                 f64::from(bump.threads) * bump.targets.len() as f64 * bump.hold_ns as f64 / 1e9
             }
             Task::Predicted(predicted) => f64::from(predicted.sections) / 1e4,
+            Task::Replay(replay) => f64::from(replay.sections) / 1e4,
         }
     }
 }
@@ -112,6 +125,7 @@ impl Task {
             | Task::Watched(point, ..) => point.seed = seed,
             Task::Bump(bump) => bump.seed = seed,
             Task::Predicted(predicted) => predicted.seed = seed,
+            Task::Replay(replay) => replay.seed = seed,
         }
     }
 }

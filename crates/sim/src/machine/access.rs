@@ -12,7 +12,7 @@ const LOOK_AHEAD_NS: u64 = 10;
 
 /// Waits until no event is due before the caller's clock.
 #[inline(always)]
-pub(super) fn synchronise() {
+pub(crate) fn synchronise() {
     if with(|machine| machine.clock.is_ahead(0)) {
         wait(Flight::Work(0));
     }

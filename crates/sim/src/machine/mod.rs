@@ -37,7 +37,7 @@ mod zeroes;
 
 pub use abort::{abort_transaction, in_transaction};
 pub(crate) use abort::{elided_lock, leave_transaction, set_elided_lock};
-pub(crate) use access::{fence, load, store};
+pub(crate) use access::{fence, load, read_modify_write, store, synchronise};
 pub use calls::*;
 pub use cell::{Simulated, SimulatedCell};
 pub(crate) use data::Lines;

@@ -8,6 +8,7 @@ mod mixes;
 pub mod profile;
 mod program;
 pub mod red_black;
+pub mod replay;
 mod running;
 mod step;
 pub(crate) mod table;
