@@ -37,7 +37,9 @@ pub(crate) enum Service {
     /// Not at all: libc serves every call.
     Declined = 4,
     /// Through the chosen pair's table, whose lock elides plain mutexes. Statistics and profile are
-    /// off, because they count only sections that take the lock.
+    /// off, because they count only sections that take the lock. The fast path serves the process
+    /// until it starts a second thread ([`begin_threads`]): a transaction costs more than a lock
+    /// that nobody else wants.
     Elided = 6,
 }
 
@@ -123,6 +125,13 @@ fn fast_kind() -> &'static AtomicU32 {
     &PROCESS_STATE.words[1]
 }
 
+/// The strategy number of the mutexes that are elided, in the form of [`is_elided_kind`]; 0 for
+/// none, also while the service is not determined. Of several numbers, one is here.
+#[inline(always)]
+fn elided_kind() -> &'static AtomicU32 {
+    &PROCESS_STATE.words[2]
+}
+
 /// The version of a bias, which says nothing of a lock's number or mode.
 const VERSION: u32 = !BYTE_AND_MODE;
 
@@ -141,17 +150,44 @@ pub(crate) fn is_fast_kind(bits: i32) -> bool {
     bits.cast_unsigned() | 1 == fast_kind().load(Relaxed)
 }
 
+/// Whether a mutex with this `kind`, less the bits that do not matter, is known to be elided. This
+/// answers at once for most such mutexes, and [`Route::is_elided`] for all.
+#[inline(always)]
+pub(crate) fn is_elided_kind(kind: i32) -> bool {
+    kind.cast_unsigned().wrapping_add(1) == elided_kind().load(Relaxed)
+}
+
 /// The lowest of the eight bits of a mutex's `kind` that hold its strategy number. glibc uses the
 /// bits below and, for priority ceilings, those from bit 19 on.
 pub(crate) const NUMBER_SHIFT: u32 = 10;
 
+/// Whether this process, or the one that it was forked from, has started a thread.
+static HAS_THREADS: AtomicBool = AtomicBool::new(false);
+
+/// To be called before this process starts a thread.
+pub(crate) fn begin_threads() {
+    if HAS_THREADS.load(Relaxed) {
+        return;
+    }
+    HAS_THREADS.store(true, Relaxed);
+    // Locks that are held now may be released either way.
+    if service_word().load(Relaxed) == Service::Elided as u8 {
+        publish(Service::Elided as u8);
+    }
+}
+
 /// Publishes how a process with this service serves which locks.
 fn publish(service: u8) {
-    let number = match (service & FAST, strategy::decides()) {
-        (0, _) => None,
-        (_, false) => Some(u32::from(strategy::UNDECIDED)),
-        (_, true) => Some(u32::from(strategy::DEFAULT)),
+    let is_elided = service == Service::Elided as u8;
+    let is_fast = service & FAST != 0 || is_elided && !HAS_THREADS.load(Relaxed);
+    let number = match (is_fast, strategy::decides()) {
+        (false, _) => None,
+        (true, false) => Some(u32::from(strategy::UNDECIDED)),
+        (true, true) => Some(u32::from(strategy::DEFAULT)),
     };
+    let elided = if is_elided { Some(strategy::UNDECIDED) } else { strategy::elided_number() };
+    let elided = elided.filter(|_| !is_fast || !is_elided).map(u32::from);
+    elided_kind().store(elided.map_or(0, |number| (number << NUMBER_SHIFT) + 1), Relaxed);
     fast_number().store(number.map_or(0, |number| number | VERSION), Relaxed);
     fast_kind().store(number.map_or(0, |number| number << NUMBER_SHIFT | 1), Relaxed);
     let service = Service::of(service).expect("determined");

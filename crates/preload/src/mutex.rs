@@ -24,6 +24,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use libc::{EBUSY, EINVAL, clockid_t};
 use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::elided::Elided;
+use unconvoy_locks::primitive::Native;
 
 use crate::held;
 use crate::identity::{me, me_from_tcb};
@@ -69,6 +70,9 @@ pub extern "C" fn pthread_mutex_lock(this: &Mutex) -> c_int {
 /// The slow path: the fast path has not acquired the mutex.
 #[inline(never)]
 extern "C" fn lock(this: &Mutex) -> c_int {
+    if let Some(elided) = this.known_elided() {
+        return if elided.elide_at_once() { 0 } else { lock_known_not_elided(this) };
+    }
     match this.usual_route() {
         Some(route) => lock_contended(this, route),
         None => lock_unusual(this),
@@ -91,12 +95,29 @@ extern "C" fn lock_unusual(this: &Mutex) -> c_int {
 #[inline(never)]
 extern "C" fn lock_not_elided(this: &Mutex) -> c_int {
     let route = this.route();
-    if this.elided(route).is_some_and(Elided::lock_at_once) {
-        this.set_owner(me());
-        probe!("mutex_acquired"; this);
+    if this.elided(route).is_some_and(|elided| lock_at_once(this, elided)) {
         return 0;
     }
     lock_contended(this, route)
+}
+
+/// As [`lock_not_elided`], for a mutex that is [known](Mutex::known_elided) to be elided.
+#[inline(never)]
+extern "C" fn lock_known_not_elided(this: &Mutex) -> c_int {
+    if lock_at_once(this, this.state_of_elided()) {
+        return 0;
+    }
+    lock_contended(this, this.route())
+}
+
+#[inline(always)]
+fn lock_at_once(this: &Mutex, elided: &Elided<Native>) -> bool {
+    let is_held = elided.lock_at_once();
+    if is_held {
+        this.set_owner(me());
+        probe!("mutex_acquired"; this);
+    }
+    is_held
 }
 
 /// The rest of the slow path, if the mutex was not acquired at once either.
@@ -246,6 +267,10 @@ pub unsafe extern "C" fn pthread_mutex_unlock(this: &Mutex) -> c_int {
 /// As for [`pthread_mutex_unlock`].
 #[inline(never)]
 unsafe extern "C" fn unlock(this: &Mutex) -> c_int {
+    // SAFETY: the caller promises to be in a section: elided, or with the mutex held.
+    if this.known_elided().is_some_and(|elided| unsafe { elided.end_at_once() }) {
+        return 0;
+    }
     // SAFETY: what the caller promises; the sections of a mutex with a usual route are not elided.
     unsafe {
         match this.usual_route() {
@@ -260,8 +285,7 @@ unsafe extern "C" fn unlock(this: &Mutex) -> c_int {
 /// As for [`pthread_mutex_unlock`].
 #[inline(never)]
 unsafe extern "C" fn unlock_unusual(this: &Mutex) -> c_int {
-    let route = this.route();
-    if let Some(elided) = this.elided(route) {
+    if let Some(elided) = this.known_elided().or_else(|| this.elided(this.route())) {
         // SAFETY: the caller promises to be in a section: elided, or with the mutex held.
         if unsafe { elided.end_elided() } {
             return 0;
@@ -276,7 +300,7 @@ unsafe extern "C" fn unlock_unusual(this: &Mutex) -> c_int {
         this.owner.store(owner, Relaxed); // still held, because a waiter is parked
     }
     // SAFETY: the caller holds the mutex, and its section is not elided.
-    unsafe { unlock_held(this, route) }
+    unsafe { unlock_held(this, this.route()) }
 }
 
 /// The rest of [`unlock`], if the section was not elided.

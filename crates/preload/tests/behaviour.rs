@@ -97,6 +97,17 @@ fn unsupported_lock_warns_once_and_uses_default() {
 }
 
 #[test]
+fn process_elides_once_it_has_a_second_thread() {
+    if let Availability::Refused(reason) = availability("elided") {
+        return println!("skipped: {reason}");
+    }
+    let program = program();
+    let finished = run(preloaded(&program.path).arg("elides").env("UNCONVOY_LOCK", "elided"));
+    assert_eq!(finished.text(), "alone no, beside yes\nchild yes\ncounted 1000\n");
+    assert_eq!(finished.stderr, "");
+}
+
+#[test]
 fn invalid_policy_warns_once_and_uses_default() {
     bad_value("UNCONVOY_POLICY", POLICY);
 }

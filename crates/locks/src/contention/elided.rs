@@ -68,13 +68,29 @@ impl<P: NodeMemory> Elided<P> {
     /// try.
     #[inline]
     pub fn lock_at_once(&self) -> bool {
-        let takes = self.learnt().only_takes_lock()
+        let learnt = self.learnt();
+        let takes = learnt.only_takes_lock()
             && !P::in_transaction()
             && self.lock.try_lock_without_barging();
         if takes {
-            self.record_locked();
+            self.record_locked(learnt);
         }
         takes
+    }
+
+    /// Ends an elided section as [`end_elided`](Contention::end_elided) does. Returns false if the
+    /// section is not elided, or if it counts.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Contention::unlock`].
+    #[inline]
+    pub unsafe fn end_at_once(&self) -> bool {
+        let ends = self.lock.is_free() && P::in_transaction() && !self.learnt().is_trial();
+        if ends {
+            P::end_transaction(); // Invariant 3
+        }
+        ends
     }
 
     /// Releases a lock that is held and not elided, unless its parked bit is set.
@@ -99,7 +115,7 @@ unsafe impl<P: NodeMemory> Contention for Elided<P> {
         self.refuse_in_transaction();
         let held = self.lock.try_lock();
         if held {
-            self.record_locked();
+            self.record_locked(self.learnt());
         }
         held
     }
@@ -109,7 +125,7 @@ unsafe impl<P: NodeMemory> Contention for Elided<P> {
             self.refuse_in_transaction();
             let held = self.lock.try_lock_without_barging();
             if held {
-                self.record_locked();
+                self.record_locked(self.learnt());
             }
             held
         }
@@ -135,7 +151,7 @@ unsafe impl<P: NodeMemory> Contention for Elided<P> {
         self.refuse_in_transaction();
         let outcome = self.lock.attempt(turn);
         if outcome == Outcome::Acquired {
-            self.record_locked();
+            self.record_locked(self.learnt());
         }
         outcome
     }

@@ -157,7 +157,7 @@ impl<P: Primitive> Section<'_, P> {
             && !P::in_transaction()
             && self.0.lock.try_acquire(self.1);
         if takes {
-            self.record_locked();
+            self.record_locked(self.learnt());
         }
         takes
     }
@@ -221,7 +221,8 @@ impl<P: Primitive> ElidedRw<P> {
     /// Records that the caller has taken the lock.
     #[inline]
     pub fn record_locked(&self) {
-        Section(self, Share::Read).record_locked();
+        let section = Section(self, Share::Read);
+        section.record_locked(section.learnt());
     }
 
     /// Ends a section that [`elide`](Self::elide) entered. Returns false, with no effect, if the

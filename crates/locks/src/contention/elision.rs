@@ -79,13 +79,17 @@ pub(super) trait Elidable<P: Primitive> {
         }
     }
 
-    /// Records that the caller has taken the lock.
+    /// Records that the caller has taken the lock. `learnt` is what it had learnt just before.
     #[inline]
-    fn record_locked(&self) {
-        let learnt = self.learnt();
+    fn record_locked(&self, learnt: Learnt) {
         if learnt.counts_locked() && P::is_sampled() {
-            self.set_advice(learnt.count_unit(P::now).0);
+            self.count_unit();
         }
+    }
+
+    #[cold]
+    fn count_unit(&self) {
+        self.set_advice(self.learnt().count_unit(P::now).0);
     }
 
     /// Ends the caller's elided section. The caller accesses nothing of the lock afterwards.
@@ -93,8 +97,7 @@ pub(super) trait Elidable<P: Primitive> {
     fn end(&self) {
         let learnt = self.learnt();
         if learnt.is_trial() && P::is_sampled() {
-            // Before the end, as part of the transaction.
-            self.set_advice(learnt.count_unit(P::now).0);
+            self.count_unit(); // before the end, as part of the transaction
         }
         P::end_transaction();
     }

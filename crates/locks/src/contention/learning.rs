@@ -18,7 +18,7 @@
 //! | 1: sections are counted | 0 | 1 | 1 |
 //! | 2: the TRIAL is over | 0 | 0 | 1 if a TRIAL has ended, but not been judged |
 //! | 3: elision has won | the last TRIAL | the previous TRIAL | the previous TRIAL |
-//! | 4 to 5: level | | level of the preceding LOCK | 0 to 2, an index into [`UNITS`] |
+//! | 4 to 5: level | | level of the preceding LOCK | 0 to 3; see [`LOCK_NS`] |
 //! | 6 to 12: count | failures | units to go | units to go |
 //! | 13 to 19 | more of the failures | pace of the preceding LOCK | more of the units; the pace if a TRIAL has ended |
 //! | 20 to 30: since | last failure | start | start, or start of its last [`MEASURED`] units |
@@ -37,9 +37,14 @@ pub(super) struct Learnt(pub(super) u32);
 /// Number of units in a measurement: 256 sections. Each thread counts its own sections up to
 /// [`SAMPLED`](crate::primitive::SAMPLED), so the number may be off by one unit per thread.
 const MEASURED: u32 = 16;
-/// Number of units of a LOCK, by level. The first level is long enough for barging to set in: a
-/// barging turn takes about 100 us. At the last level, 1.5 % of the sections belong to trials.
-const UNITS: [u32; 3] = [64, 256, 1024];
+/// Number of units of the shortest LOCK, the one of level 0. It is long enough for barging to set
+/// in: a barging turn takes about 100 us.
+const LEAST_UNITS: u32 = 64;
+/// Duration of a LOCK of levels 1 to 3. A lost trial costs about 200 us, mostly until barging sets
+/// in again: 2 % of the time at the last level. When the last LOCK had 1024 units however short its
+/// sections, the red-black tree, with sections of 30 ns, lost 20 %. After 20 ms, locks that win some
+/// of their trials gained less: with sections of RW and 4 threads .96, and 1.20 after 10 ms.
+const LOCK_NS: [u64; 3] = [1_000_000, 3_000_000, 10_000_000];
 
 /// Number of failures that start a measurement: before and after elision has won one.
 const FAILURES: [u32; 2] = [4, 128];
@@ -70,6 +75,20 @@ fn pace(ns: u64) -> u32 {
     let exponent = 63 - ns.leading_zeros();
     let eighths = (ns >> (exponent - 3)) as u32 & 7;
     ((exponent - 8) * 8 + eighths).min(COUNT_MASK)
+}
+
+/// The shortest time of this pace, nanoseconds.
+fn ns_of(pace: u32) -> u64 {
+    u64::from(8 + pace % 8) << (pace / 8 + 5)
+}
+
+/// Number of units of a LOCK of this level, if [`MEASURED`] units take this `pace`.
+fn units(level: u32, pace: u32) -> u32 {
+    let Some(longer) = level.checked_sub(1) else {
+        return LEAST_UNITS;
+    };
+    let units = LOCK_NS[longer as usize] * u64::from(MEASURED) / ns_of(pace);
+    units.clamp(LEAST_UNITS.into(), LONG_COUNT_MASK.into()) as u32
 }
 
 impl Learnt {
@@ -108,8 +127,9 @@ impl Learnt {
         u64::from(ticks) << TICK
     }
 
-    fn begin_lock(wins: u32, level: u32, now: u64) -> Self {
-        Self::new(LOCK, (wins, level), UNITS[level as usize], now)
+    /// The first LOCK after failures.
+    fn begin_lock(wins: u32, now: u64) -> Self {
+        Self::new(LOCK, (wins, 0), LEAST_UNITS, now)
     }
 
     /// Whether the next section takes the lock.
@@ -174,7 +194,8 @@ impl Learnt {
         if pace(self.elapsed(now)) < self.pace() {
             Self::new(ELIDE, (1, 0), 0, now)
         } else {
-            Self::begin_lock(0, (self.level() + 1).min(UNITS.len() as u32 - 1), now)
+            let level = (self.level() + 1).min(LOCK_NS.len() as u32);
+            Self::new(LOCK, (0, level), units(level, self.pace()), now)
         }
     }
 
@@ -188,7 +209,7 @@ impl Learnt {
         if failures < FAILURES[self.wins() as usize] {
             Self::new(ELIDE, (self.wins(), 0), failures, now)
         } else {
-            Self::begin_lock(self.wins(), 0, now)
+            Self::begin_lock(self.wins(), now)
         }
     }
 }
@@ -239,10 +260,24 @@ mod tests {
     fn slower_or_equal_trials_lead_to_longer_locks() {
         let mut now = 5 * MS;
         let (mut learnt, _) = fail(Learnt(0), now);
-        for level in 0..UNITS.len() + 2 {
-            let expected = UNITS[level.min(UNITS.len() - 1)];
-            assert_eq!((learnt.phase(), learnt.long_count()), (LOCK, expected));
-            learnt = measure(learnt, &mut now, 5_000, 5_000 + 2_000 * (level as u64 & 1));
+        // Units of 5 us; a pace is an eighth too short at most.
+        for (number, expected) in [64, 200, 1_000, 4_000, 4_000].into_iter().enumerate() {
+            assert_eq!(learnt.phase(), LOCK);
+            let units = learnt.long_count();
+            assert!((expected..=expected * 9 / 8).contains(&units), "LOCK {number}: {units}");
+            learnt = measure(learnt, &mut now, 5_000, 5_000 + 2_000 * (number as u64 & 1));
+        }
+    }
+
+    #[test]
+    fn lock_of_any_pace_is_counted_in_its_bits() {
+        for level in 0..=LOCK_NS.len() as u32 {
+            for pace in 0..=COUNT_MASK {
+                assert!((LEAST_UNITS..=LONG_COUNT_MASK).contains(&units(level, pace)));
+            }
+        }
+        for ns in [256, 300, 1_000, 13_600, 85_000, 1_900_000] {
+            assert!(ns_of(pace(ns)) <= ns && ns < ns_of(pace(ns) + 1), "{ns}");
         }
     }
 
@@ -276,7 +311,7 @@ mod tests {
 
     #[test]
     fn no_count_of_a_lock_looks_like_the_end_of_a_trial() {
-        let mut learnt = Learnt::begin_lock(0, 2, 0);
+        let mut learnt = Learnt::new(LOCK, (0, 3), LONG_COUNT_MASK, 0);
         while !learnt.is_trial() {
             assert!(learnt.takes_lock() && !learnt.decides_next());
             learnt = learnt.count_unit(|| MS);

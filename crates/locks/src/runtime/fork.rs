@@ -35,11 +35,11 @@ pub struct ProcessState {
     pub byte: AtomicU8,
     /// Whether a thread of this process was given a row among the visible readers.
     pub(super) has_given_row: AtomicBool,
-    /// Two words for the user of this library, likewise.
-    pub words: [AtomicU32; 2],
+    /// Three words for the user of this library, likewise.
+    pub words: [AtomicU32; 3],
     /// A byte for each value of a byte, likewise.
     pub bytes: [AtomicU8; 256],
-    _rest: [u8; PAGE - 16 - 256],
+    _rest: [u8; PAGE - 20 - 256],
 }
 
 /// The page that the kernel clears.
@@ -48,9 +48,9 @@ pub static PROCESS_STATE: ProcessState = ProcessState {
     generation: AtomicU32::new(NEW),
     byte: AtomicU8::new(0),
     has_given_row: AtomicBool::new(false),
-    words: [const { AtomicU32::new(0) }; 2],
+    words: [const { AtomicU32::new(0) }; 3],
     bytes: [const { AtomicU8::new(0) }; 256],
-    _rest: [0; PAGE - 16 - 256],
+    _rest: [0; PAGE - 20 - 256],
 };
 
 const _: () = assert!(size_of::<ProcessState>() == PAGE);

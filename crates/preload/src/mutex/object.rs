@@ -122,6 +122,18 @@ impl Mutex {
         config::is_fast_kind(self.kind.load(Relaxed) & !OWN_BITS)
     }
 
+    /// The state of a mutex that is known to be elided.
+    #[inline(always)]
+    pub(super) fn known_elided(&self) -> Option<&Elided<Native>> {
+        config::is_elided_kind(self.kind.load(Relaxed) & !ELISION).then(|| self.state_of_elided())
+    }
+
+    /// The state of a mutex that may be elided, as its lock sees it.
+    #[inline(always)]
+    pub(super) fn state_of_elided(&self) -> &Elided<Native> {
+        self.state.of()
+    }
+
     #[inline(always)]
     pub(super) fn words(&self) -> Words<'_> {
         Words {
@@ -280,7 +292,7 @@ impl Mutex {
     #[inline(always)]
     pub(super) fn elided(&self, route: Route) -> Option<&Elided<Native>> {
         let may = route.is_elided() && self.kind.load(Relaxed) & !(ELISION | NUMBER) == 0;
-        may.then(|| self.state.of())
+        may.then(|| self.state_of_elided())
     }
 
     /// Whether a thread holds this mutex, or will acquire it again at the end of a wait on a

@@ -16,6 +16,7 @@ use libc::{
 };
 
 use super::threads::{self, IS_ON};
+use crate::config;
 use crate::real::stand_in;
 
 type Words = *const *mut c_char;
@@ -42,7 +43,7 @@ stand_in! {
         attributes: *const pthread_attr_t,
         work: Work,
         argument: *mut c_void,
-    ) -> c_int = during;
+    ) -> c_int = beside;
     fn posix_spawn(
         process: *mut pid_t,
         path: *const c_char,
@@ -72,6 +73,12 @@ fn before<R>(call: impl Fn() -> R) -> R {
 /// Keeps the calling thread out of the set during `call`.
 fn during<R>(call: impl Fn() -> R) -> R {
     if IS_ON.load(Relaxed) { threads::outside(call) } else { call() }
+}
+
+/// As [`during`], for a `call` that starts a thread.
+fn beside<R>(call: impl Fn() -> R) -> R {
+    config::begin_threads();
+    during(call)
 }
 
 /// Defines variadic libc functions, which Rust cannot define, as jumps to C.

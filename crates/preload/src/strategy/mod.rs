@@ -127,6 +127,11 @@ pub(crate) fn elides(number: u8) -> bool {
     number >= FIRST && ELIDES.load(Relaxed) && by_number(number).is_some_and(|pair| pair.elides)
 }
 
+/// A number whose locks may be elided.
+pub(crate) fn elided_number() -> Option<u8> {
+    (FIRST..LIBC).find(|&number| elides(number))
+}
+
 #[inline]
 fn by_number(number: u8) -> Option<&'static Pair> {
     // SAFETY: null or an element of the table of pairs.

@@ -8,6 +8,8 @@
  *   exit-waiting           exits with status 5 while threads wait for every kind of lock
  *   long-contention        contends for a second and a half, and prints whether counts were lost
  *   thousand               1000 threads on the smallest stacks, with one mutex and one condition
+ *   elides                 prints whether sections run as transactions: in a process with one
+ *                          thread, after a second one has started, and in a child of a fork
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -397,6 +399,53 @@ static int thousand(void)
 	return 0;
 }
 
+/* ---- elides ---- */
+
+static bool in_transaction(void)
+{
+	unsigned char inside = 0;
+#ifdef __x86_64__
+	__asm__ volatile("xtest; setnz %0" : "=r"(inside) : : "cc");
+#endif
+	return inside;
+}
+
+/* Whether most of these sections are elided; an interrupt aborts some. */
+static const char *elided(void)
+{
+	int sections = 0;
+	for (int i = 0; i < 1000; i++) {
+		pthread_mutex_lock(&busy);
+		bool inside = in_transaction();
+		pthread_mutex_unlock(&busy);
+		sections += inside;
+	}
+	return sections == 0 ? "no" : sections > 500 ? "yes" : "seldom";
+}
+
+static int elides(void)
+{
+	pthread_t t;
+	const char *alone = elided();
+	/* Taken by a process with one thread, and released by one with two. */
+	pthread_mutex_lock(&busy);
+	start(&t, count, NULL);
+	pthread_mutex_unlock(&busy);
+	pthread_join(t, NULL);
+	const char *beside = elided();
+	printf("alone %s, beside %s\n", alone, beside);
+	fflush(stdout);
+	pid_t child = fork();
+	if (child == 0) {
+		printf("child %s\n", elided());
+		fflush(stdout);
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
+	printf("counted %ld\n", counter);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 1 ? argv[1] : "";
@@ -416,6 +465,8 @@ int main(int argc, char **argv)
 		return long_contention();
 	if (strcmp(mode, "thousand") == 0)
 		return thousand();
+	if (strcmp(mode, "elides") == 0)
+		return elides();
 	fprintf(stderr, "behaviour: no mode %s\n", mode);
 	return 2;
 }
