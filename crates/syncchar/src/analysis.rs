@@ -6,6 +6,7 @@ use crate::conflicts::{Conflicts, FalseSharing, Histogram, HotSpot, pattern};
 use crate::estimate::Estimate;
 use crate::hash::Deterministic;
 use crate::set::AddressSet;
+use crate::transfers::LineUses;
 use crate::widening::{Counting, Fitting, Sizes, Widening, expected_threads};
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
@@ -110,6 +111,7 @@ struct State {
     io: u64,
     cut_short: u64,
     drawn: Drawn,
+    uses: LineUses,
     conflicts: Conflicts,
 }
 
@@ -144,6 +146,9 @@ pub struct LockAnalysis {
     /// Words written per writing place, over drawn sections: far above 1 for loops over many
     /// objects. 0 if places are unknown.
     pub words_per_place: f64,
+    /// Share of drawn sections that write more lines than a hardware transaction may.
+    #[serde(default)]
+    pub oversized: f64,
     /// One per requested number of processors, in that order.
     pub estimates: Vec<Estimates>,
     /// Counts of conflicting pairs.
@@ -173,6 +178,10 @@ pub struct Estimates {
     pub byte: Estimate,
     /// By line of 64 bytes.
     pub line: Estimate,
+    /// Mean number of transfers of cache lines between processors, and of their invalidations, that
+    /// a section waits for, if sections run as hardware transactions.
+    #[serde(default)]
+    pub transfers: f64,
 }
 
 /// Pairs of sections compared, over all numbers of processors.
@@ -231,15 +240,14 @@ impl Analysis {
         state.cut_short += u64::from(section.is_cut_short());
         let mut accesses = Some(accesses);
         let mut kept: Option<Arc<AddressSet>> = None;
-        let drawn = &mut state.drawn;
+        let (drawn, uses) = (&mut state.drawn, &mut state.uses);
         let mut set = || {
             let make = || {
-                Arc::new(
-                    drawn.count(
-                        AddressSet::new(accesses.take().expect("the set is made once"))
-                            .with_io(section.does_io()),
-                    ),
-                )
+                let set = AddressSet::new(accesses.take().expect("the set is made once"));
+                let set = set.with_io(section.does_io());
+                drawn.count(&set);
+                uses.add(section.thread, &set);
+                Arc::new(set)
             };
             kept.get_or_insert_with(make).clone()
         };
@@ -298,6 +306,7 @@ impl State {
             io: 0,
             cut_short: 0,
             drawn: Drawn::default(),
+            uses: LineUses::default(),
             conflicts: Conflicts::default(),
         }
     }
@@ -323,6 +332,7 @@ impl State {
                 partial,
                 byte: means.bytes.estimate(),
                 line: means.lines.estimate(),
+                transfers: self.uses.transfers(*processors),
             }
         });
         let patterns = &self.conflicts.patterns;
@@ -336,6 +346,7 @@ impl State {
             cut_short: share(self.cut_short, self.sections),
             read_only: share(self.drawn.read_only, self.drawn.sections),
             words_per_place: share(self.drawn.written_words, self.drawn.written_places),
+            oversized: self.uses.oversized(),
             estimates: estimates.collect(),
             pairs: Pairs {
                 compared: self.conflicts.compared,
@@ -352,7 +363,7 @@ impl State {
 
 impl Drawn {
     /// Counts a drawn section.
-    fn count(&mut self, set: AddressSet) -> AddressSet {
+    fn count(&mut self, set: &AddressSet) {
         self.sections += 1;
         self.read_only += u64::from(set.is_read_only());
         let placed =
@@ -362,7 +373,6 @@ impl Drawn {
         places.sort_unstable();
         places.dedup();
         self.written_places += places.len() as u64;
-        set
     }
 }
 

@@ -15,6 +15,7 @@
 //! | [`estimate`] | data independence, conflict density, speed-up, probability of conflict | sections 4.3, 4.4 |
 //! | [`conflicts`] | hot spots and the distribution of conflicts | sections 3.1, 6.2, Table 3 |
 //! | [`analysis`] | the online analysis | section 4 |
+//! | `transfers` | cache lines that move between processors | |
 //! | [`projection`] | the program's gain | section 4.4, Table 2 |
 //! | [`advice`] | what to change | sections 3.1, 3.3, 6.1, 6.3 |
 //! | [`report`] | the results as text and JSON | Tables 2 and 3 |
@@ -68,6 +69,7 @@ pub mod projection;
 mod relation;
 pub mod report;
 pub mod set;
+mod transfers;
 mod widening;
 mod window;
 
@@ -78,7 +80,7 @@ pub use analysis::{
 pub use compare::compare;
 pub use conflicts::{FalseSharing, Histogram, HotSpot, PlaceCount, Uses};
 pub use estimate::{Estimate, Outcome};
-pub use projection::Projection;
+pub use projection::{Projection, TransactionCosts};
 pub use report::{ClassReport, Clock, LockTimes, Nameless, Names, Report, Run};
 pub use set::{AddressSet, Granularity};
 pub use unconvoy_trace_stream::{Access, Section};

@@ -25,6 +25,14 @@ impl Names for Named {
 /// Two locks and two threads: sections of lock 0 increment one word, those of lock 1 have a word
 /// per thread.
 fn report(seconds: Option<f64>, times: HashMap<u32, LockTimes>) -> Report {
+    report_with(seconds, times, None)
+}
+
+fn report_with(
+    seconds: Option<f64>,
+    times: HashMap<u32, LockTimes>,
+    costs: Option<TransactionCosts>,
+) -> Report {
     let options = Options { processors: vec![2, 8], ..Options::default() };
     let mut analysis = Analysis::new(options.clone()).unwrap();
     for index in 0..4000u32 {
@@ -37,6 +45,7 @@ fn report(seconds: Option<f64>, times: HashMap<u32, LockTimes>) -> Report {
         source: "sim".into(),
         program: vec!["served".into(), "-v".into()],
         seconds,
+        costs,
         clock: Clock::Native,
     };
     Report::new(run, &options, analysis.finish(), times, &Named)
@@ -120,13 +129,29 @@ fn text_has_tables_advice_and_remarks() {
 }
 
 #[test]
+fn elided_gain_pays_for_transactions() {
+    let held = times(&[(0, 1.0), (1, 4.0)]);
+    let ideal = report_with(Some(10.0), held.clone(), Some(TransactionCosts::default()));
+    let elided = |report: &Report, lock: usize| report.locks[lock].projections[0].elided.unwrap();
+    // Of lock 1, two threads waited for 0.5 s. All sections of lock 0 conflict.
+    assert!((elided(&ideal, 0) - 10.0 / 9.75).abs() < 1e-9);
+    assert_eq!(elided(&ideal, 1), 1.0);
+    assert!((ideal.projections[0].elided.unwrap() - 10.0 / 9.75).abs() < 1e-9);
+    assert!(ideal.text(10).contains("elided 8"), "{}", ideal.text(10));
+    // 2000 sections take 0.1 ms longer.
+    let slow = TransactionCosts { pair_ns: 1e5, ..Default::default() };
+    let slow = report_with(Some(10.0), held, Some(slow));
+    assert!((elided(&slow, 0) - 10.0 / 9.85).abs() < 1e-9);
+}
+
+#[test]
 fn report_without_sections_says_so() {
     let options = Options::default();
     let run = Run {
         source: "sim".into(),
         program: vec!["true".into()],
         seconds: Some(1.0),
-        clock: Clock::Native,
+        ..Run::default()
     };
     let report = Report::new(run, &options, Vec::new(), HashMap::new(), &Nameless);
     let text = report.text(10);
@@ -176,6 +201,7 @@ fn locks_of_one_kind_are_grouped() {
         program: vec!["find".into()],
         seconds: Some(8.0),
         clock: Clock::Instructions,
+        ..Run::default()
     };
     let held = |held: f64| LockTimes { acquisitions: 10, held, waited: 0.5 };
     let times = HashMap::from([(0, held(1.0)), (1, held(3.0)), (2, held(2.0)), (7, held(0.5))]);

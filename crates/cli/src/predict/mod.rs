@@ -8,6 +8,7 @@
 //! kernel in a guest ([`kernel`]).
 
 mod conditional;
+mod costs;
 mod emulated;
 mod ending;
 mod join;
@@ -30,7 +31,7 @@ use std::collections::HashMap;
 use unconvoy::catalogue::environment;
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::parts::{self, Part};
-use unconvoy_syncchar::{Analysis, Clock, LockTimes, Options, Report, Run};
+use unconvoy_syncchar::{Analysis, LockTimes, Options, Report, Run};
 
 use crate::executable;
 use crate::refusal::Refusal;
@@ -176,13 +177,8 @@ fn run_twice(
     }
     let seconds = native.seconds();
     let names = Namer::new(&trace, &names);
-    let mut report = Report::new(
-        run(&trace, &args.program, seconds),
-        options,
-        trace.analyses.clone(),
-        times.clone(),
-        &names,
-    );
+    let run = Run { costs: costs::measure(), ..run(&trace, &args.program, seconds) };
+    let mut report = Report::new(run, options, trace.analyses.clone(), times.clone(), &names);
     let kept = || Kept {
         seconds,
         times: times.into_iter().collect(),
@@ -200,8 +196,8 @@ fn run(trace: &Trace, program: &[std::ffi::OsString], seconds: Option<f64>) -> R
     match &trace.context {
         Some(Context { source, program: emulated, .. }) => {
             let program = if program.is_empty() { emulated.clone() } else { given() };
-            Run { source: source.clone(), program, seconds, clock: Clock::Native }
+            Run { source: source.clone(), program, seconds, ..Run::default() }
         }
-        None => Run { source: "qemu-user".into(), program: given(), seconds, clock: Clock::Native },
+        None => Run { source: "qemu-user".into(), program: given(), seconds, ..Run::default() },
     }
 }

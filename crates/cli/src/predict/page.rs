@@ -24,6 +24,7 @@ struct Page {
     kinds: Vec<Kind>,
     gains: Vec<Gain>,
     has_times: bool,
+    has_costs: bool,
     details: Vec<Detail>,
 }
 
@@ -53,6 +54,7 @@ struct Gain {
     name: String,
     sections: Vec<String>,
     program: Vec<String>,
+    elided: Vec<String>,
     is_all: bool,
 }
 
@@ -95,6 +97,7 @@ pub fn render(report: &Report, listed: usize, top: usize) -> anyhow::Result<Vec<
                 report.projections.iter().map(|gain| (gain.sections, gain.sections_by_line)),
             ),
             program: programs(&report.projections),
+            elided: elided(&report.projections),
             is_all: true,
         });
     }
@@ -111,6 +114,7 @@ pub fn render(report: &Report, listed: usize, top: usize) -> anyhow::Result<Vec<
         kinds: Kind::all(report, listed),
         gains,
         has_times: !report.projections.is_empty(),
+        has_costs: report.run.costs.is_some(),
         details: shown[..detailed].iter().map(|lock| Detail::new(report, lock)).collect(),
     };
     Ok(page.render()?.into_bytes())
@@ -194,6 +198,7 @@ impl Gain {
             } else {
                 programs(&lock.projections)
             },
+            elided: elided(&lock.projections),
             is_all: false,
         }
     }
@@ -267,6 +272,10 @@ fn word(report: &Report, address: u64) -> String {
 
 fn programs(projections: &[Projection]) -> Vec<String> {
     speed_ups(projections.iter().map(|gain| (gain.program, gain.program_by_line)))
+}
+
+fn elided(projections: &[Projection]) -> Vec<String> {
+    projections.iter().filter_map(|gain| gain.elided).map(|gain| format!("{gain:.2}")).collect()
 }
 
 /// Formats the speed-up by byte, and by line in brackets if it differs.

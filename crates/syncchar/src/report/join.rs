@@ -8,7 +8,9 @@ use crate::advice::{Advice, advise};
 use crate::analysis::{Estimates, LockAnalysis, Options};
 use crate::estimate::Estimate;
 use crate::messages;
-use crate::projection::{Projection, projected_time, projected_time_of_all, weighted_average};
+use crate::projection::{
+    Projection, TransactionCosts, projected_time, projected_time_of_all, weighted_average,
+};
 use std::collections::{BTreeMap, HashMap};
 
 impl Report {
@@ -41,6 +43,9 @@ impl Report {
             .into_iter()
             .map(|analysis| LockReport::new(analysis, run.seconds, &mut times, names))
             .collect();
+        if let Some((costs, total)) = run.costs.zip(run.seconds) {
+            locks.iter_mut().for_each(|lock| lock.project_elision(&costs, total));
+        }
         let unsampled = times;
         if !unsampled.is_empty() {
             remarks.push(messages::locks_not_sampled(unsampled.len(), run.clock));
@@ -69,7 +74,8 @@ impl Report {
         let classes = by_class(&locks, &unsampled, run.seconds, &options.processors, names);
         let average = averages(locks.iter(), &options.processors);
         let total = run.seconds.filter(|seconds| *seconds > 0.0);
-        let projections = total.map(|total| all_locks(&locks, &options.processors, total));
+        let projections =
+            total.map(|total| all_locks(&locks, &options.processors, run.costs.as_ref(), total));
         Report {
             schema: SCHEMA.into(),
             run,
@@ -122,6 +128,18 @@ impl LockReport {
     }
 }
 
+impl LockReport {
+    /// Adds the program's gain if this lock is elided.
+    fn project_elision(&mut self, costs: &TransactionCosts, total: f64) {
+        let mut projections = std::mem::take(&mut self.projections);
+        for projection in &mut projections {
+            let sections = self.sections_at(projection.processors);
+            projection.elided = Some(costs.speed_up(total, sections.into_iter()));
+        }
+        self.projections = projections;
+    }
+}
+
 fn projection(estimates: &Estimates, total: f64, after: impl Fn(&Estimate) -> f64) -> Projection {
     let seconds = after(&estimates.byte);
     Projection {
@@ -131,10 +149,16 @@ fn projection(estimates: &Estimates, total: f64, after: impl Fn(&Estimate) -> f6
         seconds,
         program: total / seconds,
         program_by_line: total / after(&estimates.line),
+        elided: None,
     }
 }
 
-fn all_locks(locks: &[LockReport], processors: &[u32], total: f64) -> Vec<Projection> {
+fn all_locks(
+    locks: &[LockReport],
+    processors: &[u32],
+    costs: Option<&TransactionCosts>,
+    total: f64,
+) -> Vec<Projection> {
     let project = |processors: &u32| {
         let held: Vec<(f64, Estimates)> =
             locks.iter().filter_map(|lock| lock.held_at(*processors)).collect();
@@ -155,6 +179,10 @@ fn all_locks(locks: &[LockReport], processors: &[u32], total: f64) -> Vec<Projec
             seconds,
             program: total / seconds,
             program_by_line: total / after(|both| both.line),
+            elided: costs.map(|costs| {
+                let sections = locks.iter().filter_map(|lock| lock.sections_at(*processors));
+                costs.speed_up(total, sections)
+            }),
         })
     };
     processors.iter().filter_map(project).collect()

@@ -4,7 +4,7 @@ use crate::advice::Advice;
 use crate::analysis::{Estimates, LockAnalysis, Options};
 use crate::conflicts::PlaceCount;
 use crate::estimate::Estimate;
-use crate::projection::Projection;
+use crate::projection::{Projection, Sections, TransactionCosts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -23,6 +23,9 @@ pub struct Run {
     /// The clock behind the times.
     #[serde(default)]
     pub clock: Clock,
+    /// What transactions cost on this machine; `None` if they do not commit here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub costs: Option<TransactionCosts>,
 }
 
 /// The clock behind a report's times.
@@ -170,5 +173,20 @@ impl LockReport {
         let estimates =
             self.analysis.estimates.iter().find(|estimates| estimates.processors == processors)?;
         Some((times.held, *estimates))
+    }
+
+    /// The sections, as hardware transactions on a number of processors.
+    pub(super) fn sections_at(&self, processors: u32) -> Option<Sections> {
+        let times = self.times.as_ref()?;
+        let (held, estimates) = self.held_at(processors)?;
+        Some(Sections {
+            count: times.acquisitions,
+            held,
+            waited: times.waited,
+            threads: f64::from(processors).min(self.analysis.threads as f64).max(1.0),
+            speed_up: estimates.line.speed_up(),
+            transfers: estimates.transfers,
+            oversized: self.analysis.oversized,
+        })
     }
 }

@@ -3,6 +3,7 @@
 use super::record::{Clock, LockReport, Report};
 use crate::conflicts::{Histogram, HotSpot, PlaceCount};
 use crate::estimate::Estimate;
+use crate::projection::Projection;
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write;
 
@@ -139,6 +140,13 @@ fn gain(report: &Report) -> String {
     if projected {
         header.extend(processors.iter().map(|n| format!("program {n}")));
     }
+    let elided = |projections: &[Projection]| -> Vec<String> {
+        projections.iter().filter_map(|gain| gain.elided).map(|x| format!("{x:.2}")).collect()
+    };
+    let costs = report.run.costs.filter(|_| projected);
+    if costs.is_some() {
+        header.extend(processors.iter().map(|n| format!("elided {n}")));
+    }
     let mut table = table(header, 1);
     let both = |byte: f64, line: f64| match format!("{byte:.2}") == format!("{line:.2}") {
         true => format!("{byte:.2}"),
@@ -153,6 +161,7 @@ fn gain(report: &Report) -> String {
                 .map(|estimates| both(estimates.byte.speed_up(), estimates.line.speed_up())),
         );
         row.extend(lock.projections.iter().map(|gain| both(gain.program, gain.program_by_line)));
+        row.extend(elided(&lock.projections));
         table.add_row(row);
     }
     if projected {
@@ -161,15 +170,23 @@ fn gain(report: &Report) -> String {
             report.projections.iter().map(|gain| both(gain.sections, gain.sections_by_line)),
         );
         row.extend(report.projections.iter().map(|gain| both(gain.program, gain.program_by_line)));
+        row.extend(elided(&report.projections));
         table.add_row(row);
         let mut row = vec!["run time, s".to_string()];
         row.extend(report.projections.iter().map(|_| String::new()));
         row.extend(report.projections.iter().map(|gain| format!("{:.3}", gain.seconds)));
         table.add_row(row);
     }
+    let costs = costs.map_or_else(String::new, |costs| {
+        format!(
+            "`elided`: speed-up of the program with `elided` locks on this machine, where a \
+             transaction costs {:.1} ns more than a free lock, and a line's transfer {:.0} ns.\n",
+            costs.pair_ns, costs.transfer_ns
+        )
+    });
     format!(
         "\nSpeed-up with optimistic sections: by byte; in brackets by cache line, if different.\n\
-         {table}\n"
+         {costs}{table}\n"
     )
 }
 

@@ -171,6 +171,7 @@ impl Profile<'_> {
             program: program.clone(),
             seconds,
             clock: Clock::Instructions,
+            costs: None,
         };
         if let Some(counts) = instructions {
             let all = (counts.kernel + counts.user).max(1) as f64;
