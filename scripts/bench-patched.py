@@ -194,14 +194,11 @@ def tables(record):
     )
     counts = " | ".join(f"measured, {threads} threads" for threads in THREADS)
     predicted = " | ".join(f"predicted, {count}" for count in PROCESSORS)
-    yield f"| program | variant | {predicted} | simulated, 8 | simulated, 32 | {counts} |"
-    yield "| --- " * (7 + len(THREADS)) + "|"
+    yield f"| program | variant | {predicted} | {counts} |"
+    yield "| --- " * (5 + len(THREADS)) + "|"
     for program, variants in record["predictions"].items():
         for variant, row in variants.items():
-            # Replays of the recorded sections in the simulator, which this script does not run.
-            simulated = row.get("simulated", [None, None])
-            gains = row["program"] + simulated
-            cells = ["" if value is None else f"{value:.2f}" for value in gains]
+            cells = [f"{value:.2f}" for value in row["program"]]
             for threads in THREADS:
                 elided, default = (
                     rates_of(record, program, variant, lock, threads)

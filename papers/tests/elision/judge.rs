@@ -2,19 +2,13 @@
 
 use std::fmt;
 
-/// A program with its predicted and measured gains.
+/// The speed-up of each repeat.
 #[derive(Debug, Clone)]
-pub struct Case {
-    pub name: &'static str,
-    /// Predicted speed-up by elision.
-    pub predicted: f64,
-    /// Measured speed-up of each repeat.
-    pub measured: Vec<f64>,
-}
+pub struct Gains(pub Vec<f64>);
 
-impl Case {
+impl Gains {
     pub fn median(&self) -> f64 {
-        let mut sorted = self.measured.clone();
+        let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         let middle = sorted.len() / 2;
         match sorted.len() % 2 {
@@ -25,16 +19,38 @@ impl Case {
     }
 
     fn least(&self) -> f64 {
-        self.measured.iter().copied().fold(f64::INFINITY, f64::min)
+        self.0.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
     fn most(&self) -> f64 {
-        self.measured.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+        self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
+}
 
+impl fmt::Display for Gains {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:.2} ({:.2} to {:.2})", self.median(), self.least(), self.most())
+    }
+}
+
+/// A program with its predicted and measured gains.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub name: &'static str,
+    /// Predicted speed-up with an ideal transactional memory.
+    pub ideal: f64,
+    /// Predicted speed-up on this machine.
+    pub predicted: f64,
+    /// `elided`, over the default lock.
+    pub measured: Gains,
+    /// glibc's elision, over glibc's lock.
+    pub glibc: Gains,
+}
+
+impl Case {
     /// Error of the prediction, relative to the measured median.
     pub fn error(&self) -> f64 {
-        self.predicted / self.median() - 1.0
+        self.predicted / self.measured.median() - 1.0
     }
 }
 
@@ -58,7 +74,9 @@ pub fn judge(mut cases: Vec<Case>) -> Verdict {
     let mut inversions = Vec::new();
     for (index, above) in cases.iter().enumerate() {
         for below in &cases[index + 1..] {
-            if above.predicted > below.predicted * (1.0 + NEAR) && above.most() < below.least() {
+            if above.predicted > below.predicted * (1.0 + NEAR)
+                && above.measured.most() < below.measured.least()
+            {
                 inversions.push((above.name, below.name));
             }
         }
@@ -68,15 +86,22 @@ pub fn judge(mut cases: Vec<Case>) -> Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "| program | predicted | measured (smallest to largest) | error |")?;
-        writeln!(out, "| --- | --- | --- | --- |")?;
+        writeln!(
+            out,
+            "| program | ideal | predicted here | `elided` (smallest to largest) | error | \
+             glibc's elision |"
+        )?;
+        writeln!(out, "| --- | --- | --- | --- | --- | --- |")?;
         for case in &self.cases {
-            let (median, error) = (case.median(), case.error() * 100.0);
-            let (least, most) = (case.least(), case.most());
             writeln!(
                 out,
-                "| {} | {:.2} | {median:.2} ({least:.2} to {most:.2}) | {error:+.0} % |",
-                case.name, case.predicted
+                "| {} | {:.2} | {:.2} | {} | {:+.0} % | {} |",
+                case.name,
+                case.ideal,
+                case.predicted,
+                case.measured,
+                case.error() * 100.0,
+                case.glibc
             )?;
         }
         write!(out, "\nmean error {:.1} %; ", self.mean_error * 100.0)?;
@@ -90,7 +115,8 @@ impl fmt::Display for Verdict {
 }
 
 fn case(name: &'static str, predicted: f64, measured: &[f64]) -> Case {
-    Case { name, predicted, measured: measured.to_vec() }
+    let measured = Gains(measured.to_vec());
+    Case { name, ideal: predicted, predicted, glibc: measured.clone(), measured }
 }
 
 #[test]
