@@ -1,5 +1,5 @@
-//! How often a section waits for a cache line of another processor, if the sections of a lock run as
-//! hardware transactions. The paper's model leaves this out (its section 5 assumes that caches cost
+//! How often a section waits for a cache line of another processor, if the sections of a lock run
+//! as hardware transactions. The paper's model leaves this out (its section 5 assumes that caches cost
 //! the same with and without transactions).
 //!
 //! A lock that one processor takes many times in a row keeps its data in the cache of that

@@ -97,7 +97,8 @@ pub(super) trait Elidable<P: Primitive> {
     fn end(&self) {
         let learnt = self.learnt();
         if learnt.is_trial() && P::is_sampled() {
-            self.count_unit(); // before the end, as part of the transaction
+            // Before the end, as part of the transaction.
+            self.set_advice(learnt.count_trial_unit().0);
         }
         P::end_transaction();
     }
