@@ -330,7 +330,7 @@ mod tests {
             source: "qemu-user".into(),
             program: vec!["./a&b".into()],
             seconds: Some(2.0),
-            clock: Clock::Native,
+            ..Run::default()
         };
         let times = HashMap::from([(4, LockTimes { acquisitions: 10, held: 1.0, waited: 0.5 })]);
         Report::new(run, &options, analysis.finish(), times, &Hostile)
