@@ -1,6 +1,6 @@
 //! How often a section waits for a cache line of another processor, if the sections of a lock run
-//! as hardware transactions. The paper's model leaves this out (its section 5 assumes that caches cost
-//! the same with and without transactions).
+//! as hardware transactions. The paper's model leaves this out: its section 5 assumes that caches
+//! cost the same with and without transactions.
 //!
 //! A lock that one processor takes many times in a row keeps its data in the cache of that
 //! processor. Transactions run on all processors at once, so the lines that sections write move
