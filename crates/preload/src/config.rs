@@ -179,7 +179,8 @@ pub(crate) fn begin_threads() {
 /// Publishes how a process with this service serves which locks.
 fn publish(service: u8) {
     let is_elided = service == Service::Elided as u8;
-    let is_fast = service & FAST != 0 || is_elided && !HAS_THREADS.load(Relaxed);
+    let has_one_thread = !HAS_THREADS.load(Relaxed) && identity::is_in_tcb();
+    let is_fast = service & FAST != 0 || is_elided && has_one_thread;
     let number = match (is_fast, strategy::decides()) {
         (false, _) => None,
         (true, false) => Some(u32::from(strategy::UNDECIDED)),

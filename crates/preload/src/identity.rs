@@ -26,6 +26,12 @@ pub(crate) fn tcb_has_id() -> bool {
     found
 }
 
+/// What [`tcb_has_id`] has found.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn is_in_tcb() -> bool {
+    TCB_HAS_ID.load(Relaxed)
+}
+
 /// The calling thread's id, read from its control block in one instruction.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
@@ -74,6 +80,11 @@ pub(crate) unsafe fn of(thread: libc::pthread_t) -> Option<u32> {
 
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn tcb_has_id() -> bool {
+    true
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn is_in_tcb() -> bool {
     true
 }
 
