@@ -55,8 +55,11 @@ fn installed_command_names_the_way_to_its_library() {
     unpack(&folder);
     let package = format!("unconvoy-cli-{}", env!("CARGO_PKG_VERSION"));
     let manifest = format!("{package}/Cargo.toml");
-    // Removes what the command does not need from the copy of Cargo.lock.
-    cargo(&folder, &["metadata", "--format-version", "1", "--manifest-path", &manifest]);
+    // Removes what the command does not need from the copy of Cargo.lock. Without the filter, cargo
+    // wants the sources of other platforms' packages, which a build does not download.
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let filter = ["--filter-platform", &platform, "--manifest-path", &manifest];
+    cargo(&folder, &[&["metadata", "--format-version", "1"], &filter[..]].concat());
     let target = repository().join("target/published/install");
     let root = prefix.to_str().expect("a path of text");
     let target = target.to_str().expect("a path of text");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use unconvoy_syncchar::{Clock, LockTimes};
+use unconvoy_syncchar::{Clock, LockTimes, TransactionCosts};
 
 /// See the [module](self).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -24,6 +24,9 @@ pub struct Kept {
     pub source: String,
     /// Unit and meaning of the times.
     pub clock: Clock,
+    /// What transactions cost on the machine of the native run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub costs: Option<TransactionCosts>,
     /// Names by place number.
     pub places: BTreeMap<u32, String>,
     /// Places of stores that are conditional in the source.

@@ -99,7 +99,7 @@ pub fn predict(args: &PredictArgs) -> anyhow::Result<u8> {
 fn analysed(trace: &Trace, names: &Names, options: &Options) -> Report {
     let kept = trace.end.as_ref().and_then(|end| end.kept.clone()).unwrap_or_default();
     let times = kept.times.into_iter().collect();
-    let mut run = Run { clock: kept.clock, ..run(trace, &[], kept.seconds) };
+    let mut run = Run { clock: kept.clock, costs: kept.costs, ..run(trace, &[], kept.seconds) };
     if !kept.program.is_empty() {
         (run.program, run.source) = (kept.program, kept.source);
     }
@@ -177,10 +177,12 @@ fn run_twice(
     }
     let seconds = native.seconds();
     let names = Namer::new(&trace, &names);
-    let run = Run { costs: costs::measure(), ..run(&trace, &args.program, seconds) };
+    let costs = costs::measure();
+    let run = Run { costs, ..run(&trace, &args.program, seconds) };
     let mut report = Report::new(run, options, trace.analyses.clone(), times.clone(), &names);
     let kept = || Kept {
         seconds,
+        costs,
         times: times.into_iter().collect(),
         remarks: remarks.clone(),
         ..names.keep()
