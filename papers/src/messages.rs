@@ -214,11 +214,6 @@ pub(crate) fn advice_names_no_word(lock: &str) -> String {
     format!("the advice for {lock} names no word; give addresses instead")
 }
 
-/// `replay --machine` with an unusable file.
-pub(crate) fn invalid_machine_file(path: &Path, why: &str) -> String {
-    format!("{} is not a machine file: {why}", path.display())
-}
-
 /// A command of `unconvoy` given to `unconvoy-study`.
 pub(crate) fn not_a_study_command() -> &'static str {
     "unconvoy-study runs bench, sim and papers; run other commands with unconvoy"
@@ -277,7 +272,6 @@ mod tests {
             report_measures_nothing().into(),
             expected_addresses().into(),
             advice_names_no_word("the cache"),
-            invalid_machine_file(path, "missing field `memory`"),
             not_a_study_command().into(),
         ];
         for message in &messages {

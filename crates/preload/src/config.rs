@@ -186,9 +186,13 @@ fn publish(service: u8) {
         (true, false) => Some(u32::from(strategy::UNDECIDED)),
         (true, true) => Some(u32::from(strategy::DEFAULT)),
     };
-    let elided = if is_elided { Some(strategy::UNDECIDED) } else { strategy::elided_number() };
-    let elided = elided.filter(|_| !is_fast || !is_elided).map(u32::from);
-    elided_kind().store(elided.map_or(0, |number| (number << NUMBER_SHIFT) + 1), Relaxed);
+    let elided = match (is_elided, is_fast) {
+        (true, true) => None, // the fast path takes all locks
+        (true, false) => Some(strategy::UNDECIDED),
+        (false, _) => strategy::elided_number(),
+    };
+    let kind = elided.map_or(0, |number| (u32::from(number) << NUMBER_SHIFT) + 1);
+    elided_kind().store(kind, Relaxed);
     fast_number().store(number.map_or(0, |number| number | VERSION), Relaxed);
     fast_kind().store(number.map_or(0, |number| number << NUMBER_SHIFT | 1), Relaxed);
     let service = Service::of(service).expect("determined");

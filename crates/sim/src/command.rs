@@ -3,9 +3,9 @@
 mod calibration;
 mod validation;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::bail;
 use clap::{Args, ValueHint};
 use comfy_table::{CellAlignment, Table, presets as styles};
 use serde::Serialize;
@@ -18,7 +18,7 @@ use crate::calibrate::ROUNDS;
 use crate::experiment::Task;
 use crate::grid::{self, Cell, Ended};
 use crate::outcome::{Outcome, Point};
-use crate::parameters::{self, Parameters};
+use crate::parameters::Parameters;
 use crate::points::{finish, simulate, write_json};
 use crate::validate::{Options, Validation};
 use crate::workload::{Step, WORKLOADS, Workload, profile};
@@ -176,7 +176,7 @@ fn run(args: &SimArgs) -> anyhow::Result<()> {
     if let Some(file) = &args.calibrate {
         return calibration::run(file.as_deref(), args.rounds as usize);
     }
-    let machine = machine(&args.machine)?;
+    let machine = presets::named_or_file(&args.machine)?;
     if args.print_machine {
         return Ok(print(&toml::to_string(&machine)?)?);
     }
@@ -239,16 +239,6 @@ fn run(args: &SimArgs) -> anyhow::Result<()> {
         caption(&machine, &workload, seconds, args.seed)
     ))?;
     finish(&ended)
-}
-
-/// Looks up a preset, or reads a machine file.
-fn machine(name: &str) -> anyhow::Result<Parameters> {
-    let path = Path::new(name);
-    if !path.exists() {
-        return presets::named(name).map_err(anyhow::Error::msg);
-    }
-    let text = std::fs::read_to_string(path).with_context(|| messages::cannot_read(path))?;
-    parameters::parse(&text).map_err(|error| anyhow!(messages::invalid_machine_file(name, &error)))
 }
 
 fn workload(

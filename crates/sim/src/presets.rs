@@ -1,8 +1,9 @@
 //! Known machines, with a source for each number.
 
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, anyhow};
 use unconvoy::primitive::native::umwait;
 
 use crate::messages;
@@ -48,6 +49,20 @@ pub fn named(name: &str) -> Result<Parameters, String> {
         }
     };
     Ok(preset)
+}
+
+/// Looks up a preset, or reads the machine file of this name.
+///
+/// # Errors
+///
+/// The file cannot be read, or is no machine file. No file and no preset has the name.
+pub fn named_or_file(name: &str) -> anyhow::Result<Parameters> {
+    let path = Path::new(name);
+    if !path.exists() {
+        return named(name).map_err(anyhow::Error::msg);
+    }
+    let text = std::fs::read_to_string(path).with_context(|| messages::cannot_read(path))?;
+    parse(&text).map_err(|error| anyhow!(messages::invalid_machine_file(name, &error)))
 }
 
 fn topology(

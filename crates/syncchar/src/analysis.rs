@@ -322,6 +322,8 @@ impl State {
     fn analysis(&self, lock: u32, options: &Options) -> LockAnalysis {
         let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
         let expected = expected_threads(self.threads.values().copied(), options.window);
+        // More processors than threads move no further lines.
+        let threads = self.threads.len() as u32;
         let estimates = options.processors.iter().zip(&self.windows);
         let estimates = estimates.map(|(processors, windows)| {
             let Fitting { means, sections, partial } = windows.estimate(expected);
@@ -332,7 +334,7 @@ impl State {
                 partial,
                 byte: means.bytes.estimate(),
                 line: means.lines.estimate(),
-                transfers: self.uses.transfers(*processors),
+                transfers: self.uses.transfers(threads.min(*processors)),
             }
         });
         let patterns = &self.conflicts.patterns;

@@ -296,3 +296,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn transfers_are_those_of_the_threads_that_take_the_lock() {
+    let mut analysis =
+        Analysis::new(Options { processors: vec![2, 32], ..Options::default() }).unwrap();
+    for index in 0..2000 {
+        let word = Access { address: 0x1000, read: 1, written: 1, ..Access::default() };
+        analysis.section(Section { thread: index % 2, ..Section::default() }, [word]);
+    }
+    let [two, many] = analysis.finish()[0].estimates[..] else { panic!("two numbers") };
+    assert_eq!((two.transfers, many.transfers), (1.0, 1.0));
+}

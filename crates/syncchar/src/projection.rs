@@ -34,8 +34,8 @@ pub struct TransactionCosts {
     pub transfer_ns: f64,
     /// Transactions that an interrupt aborts, for each second inside transactions.
     pub interrupts_per_s: f64,
-    /// A reading of the clock, in nanoseconds. The native run reads it at the begin and at the end
-    /// of each section, so about one reading counts as held.
+    /// A reading of the clock, in nanoseconds. The native run reads it at the beginning and at
+    /// the end of each section, so about one reading counts as held.
     pub clock_ns: f64,
 }
 

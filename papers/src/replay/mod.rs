@@ -10,21 +10,19 @@
 mod outcome;
 mod variant;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueHint};
 use unconvoy_measure::context::Context;
 use unconvoy_measure::output::print;
 use unconvoy_sim::experiment::{Replay, Task, on_processors};
 use unconvoy_sim::grid::Cell;
-use unconvoy_sim::parameters::{self, Parameters};
+use unconvoy_sim::parameters::Parameters;
 use unconvoy_sim::points::{finish, simulate, write_json};
 use unconvoy_sim::workload::replay::Times;
 use unconvoy_sim::{pair, presets};
 
-use crate::messages;
 use outcome::{Record, rows, text};
 use variant::{Variant, Words};
 
@@ -89,7 +87,7 @@ fn known_lock(name: &str) -> Result<String, String> {
 ///
 /// A trace or machine file cannot be used, a simulation failed, or Ctrl-C stopped it.
 pub fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
-    let machine = machine(&args.machine)?;
+    let machine = presets::named_or_file(&args.machine)?;
     let mut processors = args.processors.clone();
     processors.sort_unstable();
     processors.dedup();
@@ -118,15 +116,6 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
         write_json(path, &record)?;
     }
     finish(&ended)
-}
-
-fn machine(name: &str) -> anyhow::Result<Parameters> {
-    let path = Path::new(name);
-    if !path.exists() {
-        return presets::named(name).map_err(anyhow::Error::msg);
-    }
-    let text = std::fs::read_to_string(path).with_context(|| messages::cannot_read(path))?;
-    parameters::parse(&text).map_err(|error| anyhow!(messages::invalid_machine_file(path, &error)))
 }
 
 /// What to simulate.

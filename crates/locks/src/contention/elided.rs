@@ -79,7 +79,7 @@ impl<P: NodeMemory> Elided<P> {
     }
 
     /// Ends an elided section as [`end_elided`](Contention::end_elided) does. Returns false if the
-    /// section is not elided, or if it counts.
+    /// section is not elided, or belongs to a trial.
     ///
     /// # Safety
     ///

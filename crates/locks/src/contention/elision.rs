@@ -79,7 +79,7 @@ pub(super) trait Elidable<P: Primitive> {
         }
     }
 
-    /// Records that the caller has taken the lock. `learnt` is what it had learnt just before.
+    /// Records that the caller has taken the lock, whose state was `learnt` just before.
     #[inline]
     fn record_locked(&self, learnt: Learnt) {
         if learnt.counts_locked() && P::is_sampled() {
