@@ -122,6 +122,11 @@ impl<X: Context, L: LoadManager> Turn for Query<'_, X, L> {
             sample => Some(self.wait.deadline.map_or(sample, |deadline| deadline.min(sample))),
         }
     }
+
+    #[inline]
+    fn acquisitions(&self) -> Option<u32> {
+        self.wait.lock.acquisitions()
+    }
 }
 
 /// One wait for any lock: contend, leave when the load manager says so, and contend again, until

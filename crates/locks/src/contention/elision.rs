@@ -53,7 +53,7 @@ pub(super) trait Elidable<P: Primitive> {
     /// depends on words of the lock alone, so a change of it aborts a transaction that read them.
     fn is_open(&self) -> bool;
 
-    /// The lock's 31 bits for [`Learnt`].
+    /// The lock's 30 bits for [`Learnt`].
     fn advice(&self) -> u32;
 
     /// Sets the bits that [`advice`](Self::advice) returns. A concurrent change may be lost.

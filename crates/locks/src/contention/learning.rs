@@ -21,16 +21,16 @@
 //! | 4 to 5: level | | level of the preceding LOCK | 0 to 3; see [`LOCK_NS`] |
 //! | 6 to 12: count | failures | units to go | units to go |
 //! | 13 to 19 | more of the failures | pace of the preceding LOCK | more of the units; the pace if a TRIAL has ended |
-//! | 20 to 30: since | last failure | start | start, or start of its last [`MEASURED`] units |
+//! | 20 to 29: since | last failure | start | start, or start of its last [`MEASURED`] units |
 //!
 //! A unit is [`SAMPLED`](crate::primitive::SAMPLED) sections. Sections are counted by sampling, so
 //! that few of them write to the lock's cache line. Elided sections are counted only in a TRIAL.
 //!
 //! A pace is eight times the binary logarithm of the time that the measured units took, in
-//! multiples of 2^8 ns. Times are kept in units of 2^10 ns, modulo 2^21 ns. If the measured units
+//! multiples of 2^8 ns. Times are kept in units of 2^10 ns, modulo 2^20 ns. If the measured units
 //! take longer than that, the result is wrong, and the lock may use the slower way for a while.
 
-/// What one lock has learnt, in 31 bits. Zero is the initial state, which elides.
+/// What one lock has learnt, in 30 bits. Zero is the initial state, which elides.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Learnt(pub(super) u32);
 
@@ -66,7 +66,7 @@ const SINCE: u32 = 20;
 const COUNT_MASK: u32 = (1 << (PACE - COUNT)) - 1;
 /// Mask of a count that also uses the bits of the pace.
 const LONG_COUNT_MASK: u32 = (1 << (SINCE - COUNT)) - 1;
-const SINCE_MASK: u32 = (1 << 11) - 1;
+const SINCE_MASK: u32 = (1 << 10) - 1;
 /// The binary logarithm of the unit of `since`, nanoseconds.
 const TICK: u32 = 10;
 
@@ -282,7 +282,7 @@ mod tests {
                 assert!((LEAST_UNITS..=LONG_COUNT_MASK).contains(&units(level, pace)));
             }
         }
-        for ns in [256, 300, 1_000, 13_600, 85_000, 1_900_000] {
+        for ns in [256, 300, 1_000, 13_600, 85_000, 1_000_000] {
             assert!(ns_of(pace(ns)) <= ns && ns < ns_of(pace(ns) + 1), "{ns}");
         }
     }

@@ -22,18 +22,24 @@
 //! | 1 | 1 | held; the standby is next |
 //! | 0 | 1 | reserved for the standby, for up to `OVERRULE_NS` |
 //!
+//! A waiter does not take every free word. A thread that takes a lock every 200 ns is faster alone
+//! than two such threads together, because each change of owner moves lines that the sections need.
+//! So a waiter that sees acquisitions this *rapid* leaves the word to the owner, for at most
+//! `BARGING_BOUND_NS`. It watches them if the last watch of the lock found them rapid, and else in
+//! one of `WATCHED_WAITS` waits. (SQLite, two threads: 2.3 times the rate.)
+//!
 //! **Invariant 1.** Mutual exclusion rests on the word alone: a compare-and-swap changes it from
 //! free to held, and only the holder changes it back.
 //!
-//! **Invariant 2.** `demand` is advice, respected for a bounded time. So a standby that was
-//! preempted, or that a `fork` left behind, blocks no other thread.
+//! **Invariant 2.** `demand` and `RAPID` are advice, respected for a bounded time. So a standby
+//! that was preempted, or that a `fork` left behind, blocks no other thread.
 //!
-//! **Invariant 3.** Every queued waiter checks the word periodically, takes it when it stays free,
-//! and replaces a standby that does not run. So the queue affects speed only: no thread's progress
-//! depends on another queued thread.
+//! **Invariant 3.** Every waiter checks the word periodically, and takes it when it stays free. A
+//! queued waiter also replaces a standby that does not run. So the queue affects speed only: no
+//! thread's progress depends on another queued thread.
 //!
 //! **Memory orderings.** The acquiring compare-and-swap on the word pairs with the releasing one.
-//! `demand` orders nothing.
+//! The advice orders nothing.
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
@@ -41,14 +47,21 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::Contention;
 use super::tpmcs::TimePublished;
 use super::word::{Word, by_its_word};
-use crate::primitive::Atomic;
 use crate::primitive::backoff::Backoff;
 use crate::primitive::turn::{Outcome, Turn, Verdict};
+use crate::primitive::{Atomic, AtomicInt};
 use crate::queue::NodeMemory;
 use crate::queue::list::Queue;
 
-/// The bit of `advice` that a standby raises. The other bits are for a lock built on this one.
+/// The bit of `advice` that a standby raises.
 const DEMAND: u32 = 1;
+
+/// The bit of `advice` that says whether the last waiter that watched the lock saw rapid
+/// acquisitions.
+const RAPID: u32 = 2;
+
+/// Number of bits of `advice` that this lock uses. The others are for a lock built on this one.
+const ADVICE_BITS: u32 = 2;
 
 /// How long an arriving thread polls the word before it queues: a few short critical sections.
 const ARRIVAL_NS: u64 = 1_500;
@@ -60,6 +73,16 @@ const BARGING_BOUND_NS: u64 = 100_000;
 
 /// How long a free word stays reserved for a standby that demands it.
 const OVERRULE_NS: u64 = 2_000;
+
+/// Acquisitions are rapid if this is the mean time between them or less: not much more than the
+/// time for which a change of owner stops both threads.
+const RAPID_NS: u64 = 250;
+
+/// A waiter measures the acquisitions of at least this time.
+const WATCH_NS: u64 = 500;
+
+/// Of the waits for a lock that is not known to be rapid, one in so many watches it.
+const WATCHED_WAITS: u64 = 128;
 
 /// How often a queued waiter checks the word.
 const CHECK_INTERVAL_NS: u64 = 20_000;
@@ -89,29 +112,43 @@ struct Overrule {
     free_since: Cell<Option<u64>>,
 }
 
+/// A waiter's count of the lock's acquisitions.
+struct Watch {
+    acquisitions: u32,
+    since: u64,
+}
+
 impl<P: NodeMemory> Loiter<P> {
     #[inline]
     fn is_demanded(&self) -> bool {
         self.advice.load(Relaxed) & DEMAND != 0
     }
 
-    /// Not atomic: a concurrent change of the other bits may be lost, or may undo this one.
-    /// Invariant 2 allows both.
-    fn set_demand(&self, demand: u32) {
-        self.advice.store(self.advice.load(Relaxed) & !DEMAND | demand, Relaxed);
+    /// Sets or clears one bit of the advice. Atomic, since two waiters that undid each other's
+    /// changes would keep `demand` raised.
+    fn advise(&self, bit: u32, is_set: bool) {
+        if (self.advice.load(Relaxed) & bit != 0) != is_set {
+            if is_set {
+                self.advice.fetch_or(bit, Relaxed);
+            } else {
+                self.advice.fetch_and(!bit, Relaxed);
+            }
+        }
     }
 
-    /// The 31 bits that a lock built on this one keeps here.
+    /// The 30 bits that a lock built on this one keeps here.
     #[inline]
     pub(super) fn advice(&self) -> u32 {
-        self.advice.load(Relaxed) >> 1
+        self.advice.load(Relaxed) >> ADVICE_BITS
     }
 
     /// Sets the bits that [`advice`](Self::advice) returns. Not atomic: a concurrent change may be
     /// lost.
     #[inline]
     pub(super) fn set_advice(&self, advice: u32) {
-        self.advice.store(advice << 1 | self.advice.load(Relaxed) & DEMAND, Relaxed);
+        let current = self.advice.load(Relaxed);
+        let new = advice << ADVICE_BITS | current & ((1 << ADVICE_BITS) - 1);
+        let _ = self.advice.compare_exchange(current, new, Relaxed, Relaxed);
     }
 
     #[inline]
@@ -132,19 +169,45 @@ impl<P: NodeMemory> Loiter<P> {
                 return false;
             }
             // The standby is not running (Invariant 2); when it runs, it raises `demand` again.
-            self.set_demand(0);
+            self.advise(DEMAND, false);
         }
         self.try_lock()
     }
 
+    /// Begins to watch the lock, if this wait should and acquisitions are counted.
+    fn watch(&self, now: u64, turn: &impl Turn) -> Option<Watch> {
+        let watches = self.advice.load(Relaxed) & RAPID != 0 || now.is_multiple_of(WATCHED_WAITS);
+        let acquisitions = if watches { turn.acquisitions() } else { None };
+        acquisitions.map(|acquisitions| Watch { acquisitions, since: now })
+    }
+
+    /// Whether a waiter leaves a free word to the owner. Ends the `watch` if acquisitions are not
+    /// rapid.
+    fn stays_away(&self, watch: &mut Option<Watch>, now: u64, turn: &impl Turn) -> bool {
+        let Some(begun) = watch else { return false };
+        let elapsed = now - begun.since;
+        if elapsed >= WATCH_NS {
+            let acquisitions = turn.acquisitions().unwrap_or(begun.acquisitions);
+            let count = acquisitions.wrapping_sub(begun.acquisitions);
+            let is_rapid = u64::from(count) * RAPID_NS >= elapsed;
+            self.advise(RAPID, is_rapid);
+            *watch = is_rapid.then_some(Watch { acquisitions, since: now });
+        }
+        watch.is_some()
+    }
+
     /// Polls the word before queueing; `None` if the thread should queue.
-    fn poll_before_queueing(&self, turn: &mut impl Turn) -> Option<Outcome> {
+    fn poll_before_queueing(
+        &self,
+        watch: &mut Option<Watch>,
+        turn: &mut impl Turn,
+    ) -> Option<Outcome> {
         let overrule = Overrule::default();
         let mut now = P::now();
         let end = now + ARRIVAL_NS;
         let mut backoff = Backoff::new(ARRIVAL_BACKOFF_NS.0, ARRIVAL_BACKOFF_NS.1, now);
         while now < end {
-            if self.barge(&overrule, now) {
+            if !self.stays_away(watch, now, turn) && self.barge(&overrule, now) {
                 return Some(Outcome::Acquired);
             }
             if turn.turn(now) == Verdict::Leave {
@@ -157,30 +220,29 @@ impl<P: NodeMemory> Loiter<P> {
     }
 
     /// Polls the word as the standby, in a wait that began at `since`.
-    fn stand_by(&self, since: u64, turn: &mut impl Turn) -> Outcome {
+    fn stand_by(&self, since: u64, mut watch: Option<Watch>, turn: &mut impl Turn) -> Outcome {
         let mut backoff = Backoff::new(STANDBY_BACKOFF_NS.0, STANDBY_BACKOFF_NS.1, since);
         let mut demanded = false;
         let outcome = loop {
-            if self.word.is_free() && self.try_lock() {
+            let now = P::now();
+            let stays_away = !demanded && self.stays_away(&mut watch, now, turn);
+            if !stays_away && self.word.is_free() && self.try_lock() {
                 break Outcome::Acquired;
             }
-            let now = P::now();
             if turn.turn(now) == Verdict::Leave {
                 break Outcome::Abandoned;
             }
             if now - since > BARGING_BOUND_NS {
                 // Repeated each turn, because a waiter that overrules the standby clears `demand`.
                 demanded = true;
-                if !self.is_demanded() {
-                    self.set_demand(DEMAND);
-                }
+                self.advise(DEMAND, true);
                 P::pause();
             } else {
                 backoff.wait::<P>();
             }
         };
         if demanded {
-            self.set_demand(0);
+            self.advise(DEMAND, false);
         }
         outcome
     }
@@ -203,7 +265,8 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
     }
 
     fn attempt(&self, turn: &mut impl Turn) -> Outcome {
-        if let Some(outcome) = self.poll_before_queueing(turn) {
+        let mut watch = self.watch(P::now(), turn);
+        if let Some(outcome) = self.poll_before_queueing(&mut watch, turn) {
             return outcome;
         }
         // Each turn in the queue asks the load manager, and checks the word when a check is due
@@ -216,7 +279,7 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
             if now >= next_check {
                 // A free but reserved word is checked every turn: OVERRULE_NS counts from the first
                 // look.
-                barged.set(self.barge(&overrule, now));
+                barged.set(!self.stays_away(&mut watch, now, turn) && self.barge(&overrule, now));
                 if overrule.free_since.get().is_none() {
                     next_check = now + CHECK_INTERVAL_NS;
                 }
@@ -228,9 +291,9 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
         let result = self.inner.join(&mut waiting, &core::ptr::null_mut);
         let outcome = match result {
             Ok(_) if barged.get() => Outcome::Acquired,
-            Ok(_) => self.stand_by(P::now(), turn),
+            Ok(_) => self.stand_by(P::now(), watch, turn),
             Err(_) if barged.get() => Outcome::Acquired,
-            Err(_) if standby_is_absent.get() => self.stand_by(joined, turn),
+            Err(_) if standby_is_absent.get() => self.stand_by(joined, watch, turn),
             Err(outcome) => outcome,
         };
         if let Ok(ticket) = result {
@@ -251,7 +314,7 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::primitive::Native;
+    use crate::primitive::{Clock, Native};
 
     #[test]
     fn arrival_polls_before_it_queues() {
@@ -264,11 +327,76 @@ mod tests {
         assert_eq!(outcome, Outcome::Abandoned);
     }
 
+    /// A waiter's turns, beside an owner that takes the lock this often in each.
+    struct BesideOwner {
+        per_turn: u32,
+        acquisitions: u32,
+        turns: u32,
+    }
+
+    impl BesideOwner {
+        fn new(per_turn: u32) -> Self {
+            BesideOwner { per_turn, acquisitions: 0, turns: 0 }
+        }
+    }
+
+    impl Turn for BesideOwner {
+        fn turn(&mut self, _: u64) -> Verdict {
+            self.acquisitions += self.per_turn;
+            self.turns += 1;
+            Verdict::Spin
+        }
+
+        fn acquisitions(&self) -> Option<u32> {
+            Some(self.acquisitions)
+        }
+    }
+
+    #[test]
+    fn waiter_leaves_a_rapid_lock_to_its_owner_for_a_bounded_time() {
+        let lock = Loiter::<Native>::unlocked();
+        lock.advise(RAPID, true);
+        let (mut turn, begin) = (BesideOwner::new(1_000), Native::now());
+        assert_eq!(lock.attempt(&mut turn), Outcome::Acquired);
+        assert!(Native::now() - begin >= BARGING_BOUND_NS);
+        assert!(lock.advice.load(Relaxed) == RAPID && !lock.has_contender());
+    }
+
+    #[test]
+    fn waiter_takes_a_lock_whose_owner_is_gone() {
+        let lock = Loiter::<Native>::unlocked();
+        lock.advise(RAPID, true);
+        let mut turn = BesideOwner::new(0);
+        assert_eq!(lock.attempt(&mut turn), Outcome::Acquired);
+        assert!(turn.turns > 0 && lock.advice.load(Relaxed) == 0);
+    }
+
+    #[test]
+    fn one_in_many_waits_watches_a_lock_that_is_not_known_to_be_rapid() {
+        let lock = Loiter::<Native>::unlocked();
+        let turn = BesideOwner::new(0);
+        let watches = (0..10 * WATCHED_WAITS).filter(|&now| lock.watch(now, &turn).is_some());
+        assert_eq!(watches.count(), 10);
+        assert!(lock.watch(0, &|_: u64| Verdict::Spin).is_none(), "nothing is counted");
+    }
+
+    #[test]
+    fn advice_of_a_lock_built_on_this_one_leaves_this_ones_alone() {
+        let lock = Loiter::<Native>::unlocked();
+        lock.advise(RAPID, true);
+        lock.set_advice(u32::MAX >> ADVICE_BITS);
+        lock.advise(DEMAND, true);
+        lock.advise(RAPID, false);
+        assert!(lock.advice() == u32::MAX >> ADVICE_BITS && lock.is_demanded());
+        lock.set_advice(0);
+        assert_eq!(lock.advice.load(Relaxed), DEMAND);
+    }
+
     #[test]
     fn reserved_word_is_left_to_the_standby_for_a_bounded_time() {
         let lock = Loiter::<Native>::unlocked();
         let overrule = Overrule::default();
-        lock.set_demand(DEMAND);
+        lock.advise(DEMAND, true);
         assert!(!lock.try_lock_without_barging());
         assert!(!lock.barge(&overrule, 1000) && !lock.barge(&overrule, 999 + OVERRULE_NS));
         assert!(lock.barge(&overrule, 1000 + OVERRULE_NS));

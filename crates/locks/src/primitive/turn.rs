@@ -69,6 +69,12 @@ pub trait Turn {
     fn deadline(&self) -> Option<u64> {
         None
     }
+
+    /// A number that changes with every acquisition of the lock; `None` if acquisitions are not
+    /// counted.
+    fn acquisitions(&self) -> Option<u32> {
+        None
+    }
 }
 
 impl<F: FnMut(u64) -> Verdict> Turn for F {
