@@ -82,7 +82,7 @@ const RAPID_NS: u64 = 250;
 const WATCH_NS: u64 = 500;
 
 /// Of the waits for a lock that is not known to be rapid, one in so many watches it.
-const WATCHED_WAITS: u64 = 128;
+const WATCHED_WAITS: u64 = 64;
 
 /// How often a queued waiter checks the word.
 const CHECK_INTERVAL_NS: u64 = 20_000;
