@@ -8,6 +8,7 @@
 //! | [`rounds`] | the loop: interleaved repeats |
 //! | [`transfer`] | how far the processors are apart |
 //! | [`cells`], [`statistics`], [`sequential`] | measurements, medians and spread, tests |
+//! | [`tries`] | a quantity of the machine, measured some times |
 //! | [`context`], [`goal`], [`table`], [`record`], [`rows`] | contents of a benchmark's record |
 //! | [`export`] | formats, behind one trait |
 //! | [`session`], [`resume`] | a benchmark from its first run to its record |
@@ -37,3 +38,4 @@ pub mod session;
 pub mod statistics;
 pub mod table;
 pub mod transfer;
+pub mod tries;

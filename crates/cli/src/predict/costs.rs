@@ -1,8 +1,6 @@
 //! What hardware transactions cost on this machine, for the projection ([`TransactionCosts`]).
 
-use std::hint::{black_box, spin_loop};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::hint::black_box;
 use std::time::Instant;
 
 use unconvoy::catalogue::{Availability, availability};
@@ -10,36 +8,23 @@ use unconvoy::contention::Contention;
 use unconvoy::contention::elided::Elided;
 use unconvoy::contention::loiter::Loiter;
 use unconvoy::primitive::{Begun, Clock as _, Native, Transactions as _};
+use unconvoy_measure::transfer::line_transfer_ns;
+use unconvoy_measure::tries::per_call;
 use unconvoy_syncchar::TransactionCosts;
 
-/// Number of measurements of each cost. Their median counts.
-const TRIES: usize = 15;
-
-/// Measures for about 50 ms. `None` if transactions do not commit here, or with one processor.
+/// Measures for about 50 ms. `None` if transactions do not commit here, or if no two processors are
+/// free.
 pub fn measure() -> Option<TransactionCosts> {
     let commits = availability("elided") == Availability::Full;
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (commits && processors > 1).then(|| TransactionCosts {
+    if !commits {
+        return None;
+    }
+    Some(TransactionCosts {
         pair_ns: (elided_pair() - locked_pair()).max(0.0),
-        transfer_ns: transfer(),
+        // A move has two transfers: a copy and an invalidation.
+        transfer_ns: f64::from(line_transfer_ns()?) / 2.0,
         interrupts_per_s: interrupts(),
         clock_ns: per_call(|| _ = black_box(Native::now())),
-    })
-}
-
-fn median(mut measure: impl FnMut() -> f64) -> f64 {
-    let mut values: Vec<f64> = (0..TRIES).map(|_| measure()).collect();
-    values.sort_by(f64::total_cmp);
-    values[TRIES / 2]
-}
-
-/// Nanoseconds of a call.
-fn per_call(mut call: impl FnMut()) -> f64 {
-    const CALLS: u32 = 20_000;
-    median(|| {
-        let begin = Instant::now();
-        (0..CALLS).for_each(|_| call());
-        begin.elapsed().as_nanos() as f64 / f64::from(CALLS)
     })
 }
 
@@ -60,38 +45,6 @@ fn elided_pair() -> f64 {
             // SAFETY: in a section of this lock.
             unsafe { lock.unlock() };
         }
-    })
-}
-
-/// Transfer of a cache line that another processor has written. Two threads take turns; a round has
-/// four transfers, a copy and an invalidation in each direction.
-fn transfer() -> f64 {
-    const ROUNDS: u64 = 1_000;
-    #[repr(align(128))]
-    struct Line(AtomicU64);
-    let line = Line(AtomicU64::new(0));
-    let until = |value| {
-        while line.0.load(Acquire) != value {
-            spin_loop();
-        }
-    };
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for round in 0..ROUNDS * TRIES as u64 {
-                until(2 * round + 1);
-                line.0.store(2 * round + 2, Release);
-            }
-        });
-        let mut round = 0;
-        median(|| {
-            let begin = Instant::now();
-            for _ in 0..ROUNDS {
-                line.0.store(2 * round + 1, Release);
-                round += 1;
-                until(2 * round);
-            }
-            begin.elapsed().as_nanos() as f64 / ROUNDS as f64
-        }) / 4.0
     })
 }
 
@@ -118,7 +71,9 @@ mod tests {
     #[test]
     fn costs_are_plausible_or_absent() {
         let Some(costs) = measure() else {
-            return println!("skipped: transactions do not commit here, or one processor");
+            return println!(
+                "skipped: transactions do not commit here, or no two processors are free"
+            );
         };
         assert!((0.0..200.0).contains(&costs.pair_ns), "{costs:?}");
         assert!((5.0..20_000.0).contains(&costs.transfer_ns), "{costs:?}");

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, fence as full_fence};
 use std::time::{Duration, Instant};
 
 use unconvoy::primitive::{Clock as _, Native, Spin as _};
+use unconvoy_measure::tries::{TRIES, median, per_call};
 
 use super::threads::confined;
 use super::topology::Two;
-use super::tries::{TRIES, median, per_call};
 
 /// A cache line. The alignment to two lines keeps other data out of the line that the prefetcher
 /// fetches with it.

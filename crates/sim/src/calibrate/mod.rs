@@ -27,7 +27,6 @@ mod quantity;
 mod threads;
 mod ticks;
 mod topology;
-mod tries;
 mod turns;
 
 use std::time::Duration;
@@ -43,7 +42,9 @@ pub use file::to_toml;
 use programs::Loops;
 pub use quantity::{Calibration, Quantity};
 use topology::{Processors, Two};
-use tries::Outcome;
+
+/// A measured value in nanoseconds, or the reason why there is none.
+type Outcome = Result<f64, &'static str>;
 
 /// Default number of rounds.
 pub const ROUNDS: u32 = 11;

@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-use super::tries::{median, per_call};
+use unconvoy_measure::tries::{median, per_call};
+
 use crate::workload::table::{KEYS, Lists, Operation, THETA, Visits, Zipf};
 
 pub(super) struct Loops {

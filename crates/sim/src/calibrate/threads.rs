@@ -10,9 +10,10 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, Timespec, clock_getres};
 use unconvoy::load::sensor::Sensor as _;
 use unconvoy::runtime::sensor::schedstat::Schedstat;
+use unconvoy_measure::tries::{TRIES, median, middle, per_call};
 
+use super::Outcome;
 use super::topology::Two;
-use super::tries::{Outcome, TRIES, median, middle, per_call};
 
 /// Number of extra threads for the per-thread cost of a reading.
 pub(super) const MANY: usize = 64;

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::Outcome;
 use super::threads::confined;
-use super::tries::Outcome;
 
 /// A longer gap in a thread's time means that the thread was preempted. The limit is longer than an
 /// interrupt and shorter than a time slice.

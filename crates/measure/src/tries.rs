@@ -1,25 +1,24 @@
-//! Repeated measurements of a quantity.
+//! Repeated measurements of a quantity of this machine.
 
 use std::time::Instant;
 
-use unconvoy_measure::statistics::Spread;
+use crate::statistics::Spread;
 
-/// A measured value in nanoseconds, or the reason why there is none.
-pub(super) type Outcome = Result<f64, &'static str>;
-
-pub(super) const TRIES: usize = 15;
+/// Number of measurements whose median counts.
+pub const TRIES: usize = 15;
 
 /// The median of [`TRIES`] measurements.
-pub(super) fn median(measure: impl FnMut() -> f64) -> f64 {
+pub fn median(measure: impl FnMut() -> f64) -> f64 {
     middle(std::iter::repeat_with(measure).take(TRIES))
 }
 
-pub(super) fn middle(values: impl Iterator<Item = f64>) -> f64 {
+/// The median of some values; NaN without values.
+pub fn middle(values: impl Iterator<Item = f64>) -> f64 {
     Spread::of(values).map_or(f64::NAN, |spread| spread.median)
 }
 
 /// Time of one call of `call`, in nanoseconds.
-pub(super) fn per_call(mut call: impl FnMut()) -> f64 {
+pub fn per_call(mut call: impl FnMut()) -> f64 {
     const CALLS: u32 = 5_000;
     median(|| {
         let begin = Instant::now();
