@@ -5,8 +5,8 @@
  *   prob     a section writes one shared variable with some probability, 50 % in the report
  *   rw       one thread writes a shared structure of four lines, all others read it
  *   rb-tree  a section inserts (75 % in the report) or removes a random key from 0 to 200
- *   table    a section updates one of --keys cells, each on its own line: two sections
- *            conflict with a probability of 1 / keys
+ *   table    a section updates --lines of --keys cells, each on its own line: with one line, two
+ *            sections conflict with a probability of 1 / keys; --calls of them call the kernel
  *   all      each thread takes all four in turn, so that one run has four locks
  *
  * Each program has one lock. All random draws come before the section, which may run more than once
@@ -20,6 +20,7 @@
 #include "red_black.h"
 
 #include <sched.h>
+#include <sys/syscall.h>
 
 enum kind { KIND_PROB, KIND_RW, KIND_TREE, KIND_TABLE, KIND_ALL, KIND_COUNT };
 static const char *const kind_names[] = { "prob", "rw", "rb-tree", "table", "all" };
@@ -36,7 +37,7 @@ struct line {
 
 struct shared {
 	enum kind kind;
-	uint64_t writes, inserts, work, sections, keys;
+	uint64_t writes, inserts, work, sections, keys, lines, calls;
 	bool yields;
 	struct line variable, structure[SHARED_LINES];
 	struct line *cells;
@@ -125,15 +126,21 @@ static void rb_tree(struct worker *self)
 
 static void table(struct worker *self)
 {
-	struct line *cell = &shared.cells[random_below(&self->random, shared.keys)];
+	uint64_t first = random_below(&self->random, shared.keys - shared.lines + 1);
+	struct line *cell = &shared.cells[first];
+	bool calls = shared.calls && random_below(&self->random, 100) < shared.calls;
 
 	acquire(&table_lock);
 	/* Load and store apart: even one processor then shows a second thread in the section. */
 	uint64_t value = *(volatile uint64_t *)&cell->value;
 	compute(self);
+	if (calls)
+		syscall(SYS_gettid);
 	cell->value = value + 1;
+	for (uint64_t line = 1; line < shared.lines; line++)
+		cell[line].value++;
 	pthread_mutex_unlock(&table_lock.mutex);
-	self->updated++;
+	self->updated += shared.lines;
 }
 
 static void *worker_main(void *argument)
@@ -179,8 +186,8 @@ static void check(const struct worker *workers, long threads, int64_t keys)
 
 int main(int argc, char **argv)
 {
-	long threads = 2, writes = 50, inserts = 75, keys = 8, work = 300, sections = 0, together = 0,
-	     seed = 1;
+	long threads = 2, writes = 50, inserts = 75, keys = 8, lines = 1, calls = 0, work = 300,
+	     sections = 0, together = 0, seed = 1;
 	double seconds = 2;
 	const char *name = "prob";
 	const struct option_row rows[] = {
@@ -194,6 +201,10 @@ int main(int argc, char **argv)
 		{ "inserts", "PERCENT", OPTION_COUNT, &inserts, 0, 100,
 		  "rb-tree: share of sections that insert" },
 		{ "keys", "N", OPTION_COUNT, &keys, 1, 1000000, "table: cells" },
+		{ "lines", "N", OPTION_COUNT, &lines, 1, 1000000,
+		  "table: cells that a section updates, at most --keys" },
+		{ "calls", "PERCENT", OPTION_COUNT, &calls, 0, 100,
+		  "table: share of sections that call the kernel" },
 		{ "work", "N", OPTION_COUNT, &work, 0, 1000000,
 		  "multiplications in a section, a nanosecond each" },
 		{ "yield", NULL, OPTION_FLAG, &shared.yields, 0, 0,
@@ -210,6 +221,10 @@ int main(int argc, char **argv)
 	shared.writes = (uint64_t)writes;
 	shared.inserts = (uint64_t)inserts;
 	shared.keys = (uint64_t)keys;
+	shared.lines = (uint64_t)lines;
+	shared.calls = (uint64_t)calls;
+	if (lines > keys)
+		usage_error(&program, "--lines must be at most --keys");
 	shared.work = (uint64_t)work;
 	shared.sections = (uint64_t)sections;
 	shared.together = sections ? (uint64_t)together : 0;
