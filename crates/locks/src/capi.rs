@@ -4,7 +4,8 @@
 
 use core::ptr;
 
-use crate::contention::Contention as _;
+use lock_api::{GuardSend, RawMutex as _};
+
 use crate::contention::biased_rw::BiasedRw;
 use crate::contention::loiter::Loiter;
 use crate::contention::rw::{RwWord, Share};
@@ -12,6 +13,7 @@ use crate::load::control::Control;
 use crate::lock;
 use crate::parking::eventcount::Eventcount;
 use crate::primitive::Native;
+use crate::raw::RawLock;
 
 /// A mutex under load control. All zeroes is an unlocked mutex: use `UNCONVOY_MUTEX_INIT`, static
 /// storage, or `memset`. It needs no destruction. Any thread may unlock it. Do not move it while in
@@ -30,11 +32,7 @@ pub struct unconvoy_rwlock_t {
     words: [u64; 2],
 }
 
-#[repr(C)]
-struct Mutex {
-    eventcount: Eventcount<Native>,
-    state: Loiter<Native>,
-}
+type Mutex = RawLock<Loiter<Native>, Control>;
 
 #[repr(C)]
 struct RwLock {
@@ -62,11 +60,6 @@ unsafe fn rwlock<'a>(lock: *mut unconvoy_rwlock_t) -> &'a RwLock {
     unsafe { &*ptr::from_ref(&*lock).cast() }
 }
 
-fn acquire(mutex: &Mutex, deadline: Option<u64>) -> bool {
-    mutex.state.try_lock_without_barging()
-        || lock::acquire::<Native, _, Control>(&mutex.state, &mutex.eventcount, None, deadline).held
-}
-
 fn acquire_shared(lock: &RwLock, share: Share) {
     let lock = BiasedRw::unbiased(&lock.state, &lock.eventcount);
     if !lock.acquire_at_once(share) {
@@ -82,7 +75,7 @@ fn acquire_shared(lock: &RwLock, share: Share) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_mutex_lock(lock: *mut unconvoy_mutex_t) {
     // SAFETY: by contract.
-    acquire(unsafe { mutex(lock) }, None);
+    unsafe { mutex(lock) }.acquire(None);
 }
 
 /// Locks the mutex if it is free. Returns whether the caller now holds it.
@@ -93,7 +86,7 @@ pub unsafe extern "C" fn unconvoy_mutex_lock(lock: *mut unconvoy_mutex_t) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_mutex_trylock(lock: *mut unconvoy_mutex_t) -> bool {
     // SAFETY: by contract.
-    unsafe { mutex(lock) }.state.try_lock()
+    unsafe { mutex(lock) }.try_lock().is_some()
 }
 
 /// Locks the mutex, or gives up at `deadline_ns` on `CLOCK_MONOTONIC`. Returns whether the caller
@@ -108,7 +101,7 @@ pub unsafe extern "C" fn unconvoy_mutex_lock_until(
     deadline_ns: u64,
 ) -> bool {
     // SAFETY: by contract.
-    acquire(unsafe { mutex(lock) }, Some(deadline_ns))
+    unsafe { mutex(lock) }.acquire(Some(deadline_ns))
 }
 
 /// Unlocks the mutex.
@@ -119,10 +112,7 @@ pub unsafe extern "C" fn unconvoy_mutex_lock_until(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_mutex_unlock(lock: *mut unconvoy_mutex_t) {
     // SAFETY: by contract.
-    unsafe {
-        let mutex = mutex(lock);
-        lock::release::<Native, _>(&mutex.state, &mutex.eventcount);
-    }
+    unsafe { mutex(lock).unlock(GuardSend::new()) }
 }
 
 /// Locks for reading, shared with other readers. Waits while a writer holds the lock.

@@ -190,13 +190,13 @@ struct WaitedMutex<'a, P: Primitive, C> {
     account: Option<Account<'a, P>>,
 }
 
-/// Two words beside a mutex. The user of the mutex updates them while holding it, and waiters read
-/// its progress from them.
+/// Words beside a mutex. The user of the mutex updates them while holding it, and waiters read its
+/// progress from them.
 pub struct Account<'a, P: Primitive> {
     /// Changes with each acquisition.
     pub acquisitions: &'a P::U32,
-    /// The machine's thread id of the holder; 0 if unknown.
-    pub holder: &'a P::U32,
+    /// The machine's thread id of the holder, or 0; `None` if the user does not record it.
+    pub holder: Option<&'a P::U32>,
 }
 
 impl<P: Primitive, C: Contention> WaitedLock for WaitedMutex<'_, P, C> {
@@ -221,10 +221,8 @@ impl<P: Primitive, C: Contention> WaitedLock for WaitedMutex<'_, P, C> {
     }
 
     fn holder(&self) -> Option<u32> {
-        self.account
-            .as_ref()
-            .map(|account| account.holder.load(Relaxed))
-            .filter(|&holder| holder != 0)
+        let holder = self.account.as_ref()?.holder?.load(Relaxed);
+        (holder != 0).then_some(holder)
     }
 }
 
@@ -404,7 +402,8 @@ mod tests {
     fn waited_mutex_has_the_progress_and_holder_of_its_account() {
         let state = Ttas::<Native>::unlocked();
         let [acquisitions, holder] = [3, 0].map(AtomicU32::new);
-        let account = Some(Account::<Native> { acquisitions: &acquisitions, holder: &holder });
+        let account =
+            Some(Account::<Native> { acquisitions: &acquisitions, holder: Some(&holder) });
         let lock = WaitedMutex { state: &state, account };
         assert_eq!((lock.acquisitions(), lock.holder()), (Some(3), None));
         holder.store(7, Relaxed);

@@ -14,6 +14,8 @@
 //! ```
 
 use core::marker::PhantomData;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use lock_api::GuardSend;
@@ -24,9 +26,9 @@ use crate::contention::loiter::Loiter;
 use crate::contention::rw::{RwWord, Share};
 use crate::load::LoadManager;
 use crate::load::control::Control;
-use crate::lock;
+use crate::lock::{self, Account};
 use crate::parking::eventcount::Eventcount;
-use crate::primitive::{Clock as _, Native};
+use crate::primitive::{Clock as _, Native, Transactions as _};
 
 /// A mutex of one contention manager and one load manager, 24 bytes.
 ///
@@ -44,6 +46,7 @@ use crate::primitive::{Clock as _, Native};
 /// ```
 pub struct RawLock<C, L> {
     eventcount: Eventcount<Native>,
+    acquisitions: AtomicU32,
     state: C,
     load: PhantomData<fn(L)>,
 }
@@ -120,10 +123,28 @@ fn after(timeout: Duration) -> Option<Instant> {
 }
 
 impl<C: Contention, L: LoadManager> RawLock<C, L> {
+    /// Locks the mutex, or gives up at `deadline` on the machine's clock.
     #[inline]
-    fn acquire(&self, deadline: Option<u64>) -> bool {
-        self.state.try_lock_without_barging()
-            || lock::acquire::<Native, C, L>(&self.state, &self.eventcount, None, deadline).held
+    pub(crate) fn acquire(&self, deadline: Option<u64>) -> bool {
+        let held = self.state.try_lock_without_barging() || self.wait(deadline);
+        if held {
+            self.count();
+        }
+        held
+    }
+
+    fn wait(&self, deadline: Option<u64>) -> bool {
+        let account = Account { acquisitions: &self.acquisitions, holder: None };
+        let (state, eventcount) = (&self.state, &self.eventcount);
+        lock::acquire::<Native, C, L>(state, eventcount, Some(account), deadline).held
+    }
+
+    /// Counts an acquisition by the caller, except by a transaction: it must not write the lock.
+    #[inline]
+    fn count(&self) {
+        if !C::ELIDES || !Native::in_transaction() {
+            self.acquisitions.store(self.acquisitions.load(Relaxed).wrapping_add(1), Relaxed);
+        }
     }
 }
 
@@ -144,7 +165,11 @@ unsafe impl<C: Contention, L: LoadManager> lock_api::RawMutex for RawLock<C, L> 
 
     #[inline]
     fn try_lock(&self) -> Option<GuardSend> {
-        self.state.try_lock().then(GuardSend::new)
+        let held = self.state.try_lock();
+        if held {
+            self.count();
+        }
+        held.then(GuardSend::new)
     }
 
     #[inline]
@@ -236,5 +261,24 @@ unsafe impl<L: LoadManager> lock_api::RawRwLock for RawSharedLock<L> {
 
     fn is_locked_exclusive(&self) -> bool {
         self.state.is_written()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use lock_api::{RawMutex as _, RawMutexTimed as _};
+
+    #[test]
+    fn every_acquisition_is_counted_and_no_failure() {
+        let lock = RawLock::<Loiter<Native>, Control>::INIT;
+        let count = || lock.acquisitions.load(Relaxed);
+        lock.lock();
+        assert!(lock.try_lock().is_none() && lock.try_lock_for(Duration::ZERO).is_none());
+        assert_eq!(count(), 1);
+        // SAFETY: held.
+        unsafe { lock.unlock(GuardSend::new()) };
+        assert!(lock.try_lock().is_some() && count() == 2);
+        assert_eq!(size_of_val(&lock), 24);
     }
 }
