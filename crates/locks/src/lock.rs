@@ -125,7 +125,7 @@ impl<X: Context, L: LoadManager> Turn for Query<'_, X, L> {
 
     #[inline]
     fn acquisitions(&self) -> Option<u32> {
-        self.wait.lock.acquisitions()
+        self.wait.lock.watched_acquisitions()
     }
 }
 
@@ -192,11 +192,19 @@ struct WaitedMutex<'a, P: Primitive, C> {
 
 /// Words beside a mutex. The user of the mutex updates them while holding it, and waiters read its
 /// progress from them.
-pub struct Account<'a, P: Primitive> {
-    /// Changes with each acquisition.
-    pub acquisitions: &'a P::U32,
-    /// The machine's thread id of the holder, or 0; `None` if the user does not record it.
-    pub holder: Option<&'a P::U32>,
+pub enum Account<'a, P: Primitive> {
+    /// The user always keeps both words.
+    Full {
+        /// Changes with each acquisition.
+        acquisitions: &'a P::U32,
+        /// The machine's thread id of the holder; 0 if unknown.
+        holder: &'a P::U32,
+    },
+    /// The user keeps one word, and only while the mutex [is watched](Contention::is_watched).
+    Watched {
+        /// Changes with each acquisition.
+        acquisitions: &'a P::U32,
+    },
 }
 
 impl<P: Primitive, C: Contention> WaitedLock for WaitedMutex<'_, P, C> {
@@ -213,7 +221,18 @@ impl<P: Primitive, C: Contention> WaitedLock for WaitedMutex<'_, P, C> {
     }
 
     fn acquisitions(&self) -> Option<u32> {
-        self.account.as_ref().map(|account| account.acquisitions.load(Relaxed))
+        match self.account {
+            Some(Account::Full { acquisitions, .. }) => Some(acquisitions.load(Relaxed)),
+            _ => None,
+        }
+    }
+
+    fn watched_acquisitions(&self) -> Option<u32> {
+        match self.account.as_ref()? {
+            Account::Full { acquisitions, .. } | Account::Watched { acquisitions } => {
+                Some(acquisitions.load(Relaxed))
+            }
+        }
     }
 
     fn is_exclusive(&self) -> bool {
@@ -221,8 +240,8 @@ impl<P: Primitive, C: Contention> WaitedLock for WaitedMutex<'_, P, C> {
     }
 
     fn holder(&self) -> Option<u32> {
-        let holder = self.account.as_ref()?.holder?.load(Relaxed);
-        (holder != 0).then_some(holder)
+        let Some(Account::Full { holder, .. }) = self.account else { return None };
+        Some(holder.load(Relaxed)).filter(|&holder| holder != 0)
     }
 }
 
@@ -402,8 +421,7 @@ mod tests {
     fn waited_mutex_has_the_progress_and_holder_of_its_account() {
         let state = Ttas::<Native>::unlocked();
         let [acquisitions, holder] = [3, 0].map(AtomicU32::new);
-        let account =
-            Some(Account::<Native> { acquisitions: &acquisitions, holder: Some(&holder) });
+        let account = Some(Account::Full { acquisitions: &acquisitions, holder: &holder });
         let lock = WaitedMutex { state: &state, account };
         assert_eq!((lock.acquisitions(), lock.holder()), (Some(3), None));
         holder.store(7, Relaxed);

@@ -134,15 +134,16 @@ impl<C: Contention, L: LoadManager> RawLock<C, L> {
     }
 
     fn wait(&self, deadline: Option<u64>) -> bool {
-        let account = Account { acquisitions: &self.acquisitions, holder: None };
+        let account = Account::Watched { acquisitions: &self.acquisitions };
         let (state, eventcount) = (&self.state, &self.eventcount);
         lock::acquire::<Native, C, L>(state, eventcount, Some(account), deadline).held
     }
 
-    /// Counts an acquisition by the caller, except by a transaction: it must not write the lock.
+    /// Counts an acquisition by the caller for a waiter that watches, except by a transaction: it
+    /// must not write the lock.
     #[inline]
     fn count(&self) {
-        if !C::ELIDES || !Native::in_transaction() {
+        if (!C::ELIDES || !Native::in_transaction()) && self.state.is_watched() {
             self.acquisitions.store(self.acquisitions.load(Relaxed).wrapping_add(1), Relaxed);
         }
     }
@@ -270,9 +271,13 @@ mod tests {
     use lock_api::{RawMutex as _, RawMutexTimed as _};
 
     #[test]
-    fn every_acquisition_is_counted_and_no_failure() {
+    fn acquisitions_are_counted_while_a_waiter_watches() {
         let lock = RawLock::<Loiter<Native>, Control>::INIT;
         let count = || lock.acquisitions.load(Relaxed);
+        assert!(lock.try_lock().is_some() && count() == 0);
+        // SAFETY: held.
+        unsafe { lock.unlock(GuardSend::new()) };
+        lock.state.set_watched(true);
         lock.lock();
         assert!(lock.try_lock().is_none() && lock.try_lock_for(Duration::ZERO).is_none());
         assert_eq!(count(), 1);

@@ -31,7 +31,7 @@ impl<'a> Words<'a> {
     /// The part of the lock that waiters may read.
     #[inline]
     pub(crate) fn account(&self) -> Account<'a, Native> {
-        Account { acquisitions: self.acquisitions, holder: Some(self.holder) }
+        Account::Full { acquisitions: self.acquisitions, holder: self.holder }
     }
 }
 

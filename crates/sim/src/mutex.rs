@@ -40,7 +40,7 @@ impl<C: Contention, L: LoadManager, const IS_DEFAULT: bool> Mutex for PairMutex<
             C::ELIDES && state.elide() || state.try_lock()
         };
         if !acquired {
-            let account = Account { acquisitions: &self.acquisitions, holder: Some(&self.holder) };
+            let account = Account::Full { acquisitions: &self.acquisitions, holder: &self.holder };
             lock::acquire::<Simulated, C, L>(&self.state, &self.eventcount, Some(account), None);
         }
         if C::ELIDES && Simulated::in_transaction() {

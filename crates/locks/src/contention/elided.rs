@@ -179,4 +179,8 @@ unsafe impl<P: NodeMemory> Contention for Elided<P> {
     fn has_contender(&self) -> bool {
         self.lock.has_contender()
     }
+
+    fn is_watched(&self) -> bool {
+        self.lock.is_watched()
+    }
 }

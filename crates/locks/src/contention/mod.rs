@@ -189,4 +189,10 @@ pub unsafe trait Contention: Send + Sync {
     fn has_contender(&self) -> bool {
         true
     }
+
+    /// Whether a waiter counts on [`Turn::acquisitions`] at this moment.
+    #[inline]
+    fn is_watched(&self) -> bool {
+        false
+    }
 }

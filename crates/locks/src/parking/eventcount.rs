@@ -64,6 +64,10 @@ pub trait WaitedLock {
     fn acquisitions(&self) -> Option<u32> {
         None
     }
+    /// The same, also if acquisitions are counted only while a waiter watches them.
+    fn watched_acquisitions(&self) -> Option<u32> {
+        self.acquisitions()
+    }
 }
 
 /// Parked waiters of one lock. All zeroes before first use.

@@ -70,8 +70,8 @@ pub trait Turn {
         None
     }
 
-    /// A number that changes with every acquisition of the lock; `None` if acquisitions are not
-    /// counted.
+    /// A number that changes with every acquisition of a lock that
+    /// [is watched](crate::contention::Contention::is_watched); `None` if none are counted.
     fn acquisitions(&self) -> Option<u32> {
         None
     }
