@@ -421,11 +421,15 @@ mod tests {
     fn waited_mutex_has_the_progress_and_holder_of_its_account() {
         let state = Ttas::<Native>::unlocked();
         let [acquisitions, holder] = [3, 0].map(AtomicU32::new);
-        let account = Some(Account::Full { acquisitions: &acquisitions, holder: &holder });
-        let lock = WaitedMutex { state: &state, account };
+        let account: Account<'_, Native> =
+            Account::Full { acquisitions: &acquisitions, holder: &holder };
+        let lock = WaitedMutex { state: &state, account: Some(account) };
         assert_eq!((lock.acquisitions(), lock.holder()), (Some(3), None));
         holder.store(7, Relaxed);
         assert_eq!(lock.holder(), Some(7));
+        let account = Some(Account::Watched { acquisitions: &acquisitions });
+        let lock = WaitedMutex::<Native, _> { state: &state, account };
+        assert_eq!((lock.acquisitions(), lock.watched_acquisitions()), (None, Some(3)));
         let lock = WaitedMutex::<Native, _> { state: &state, account: None };
         assert_eq!((lock.acquisitions(), lock.holder()), (None, None));
         assert!(lock.is_exclusive());
