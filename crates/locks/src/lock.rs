@@ -1,5 +1,7 @@
 //! Where contention manager and load manager meet: one acquire and one release for every pair.
 
+mod spent;
+
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::contention::Contention;
@@ -9,8 +11,9 @@ use crate::contention::visible::VisibleReaders;
 use crate::load::{Context, LoadManager, ThreadState, Wait, WaitSummary};
 use crate::parking::eventcount::{Eventcount, WaitedLock};
 use crate::primitive::backoff::Backoff;
-use crate::primitive::turn::{LONGEST_TURN_NS, Outcome, Turn, Verdict};
+use crate::primitive::turn::{Outcome, Turn, Verdict};
 use crate::primitive::{Atomic, Primitive};
+use spent::Spent;
 
 /// A machine together with the process that runs on it.
 pub trait Process: VisibleReaders {
@@ -34,49 +37,6 @@ pub struct Acquired {
     pub held: bool,
     /// What happened during the wait.
     pub wait: WaitSummary,
-}
-
-/// Waiting time that a thread accumulates before it reports the sum: short compared with a time
-/// slice.
-const PORTION_NS: u64 = 50_000;
-
-/// Processor time of one wait, for processes that collect it ([`Context::waited`]).
-struct Spent {
-    is_counted: bool,
-    last: u64,
-    ns: u64,
-}
-
-impl Spent {
-    fn begin(process: impl Context, now: u64) -> Self {
-        Spent { is_counted: process.counts_waits(), last: now, ns: 0 }
-    }
-
-    #[inline(always)]
-    fn turn(&mut self, process: impl Context, now: u64) {
-        if self.is_counted {
-            // A gap beyond the longest turn is time off the processor.
-            self.ns += now.saturating_sub(self.last).min(LONGEST_TURN_NS);
-            self.last = now;
-            if self.ns >= PORTION_NS {
-                process.waited(core::mem::take(&mut self.ns));
-            }
-        }
-    }
-
-    /// Skips the time that the thread spent off the processor.
-    fn resume<P: Primitive>(&mut self) {
-        if self.is_counted {
-            self.last = P::now();
-        }
-    }
-
-    fn end<P: Primitive>(mut self, process: impl Context) {
-        if self.is_counted {
-            self.turn(process, P::now());
-            process.waited(self.ns);
-        }
-    }
 }
 
 /// The waiter's question to its load manager, and its deadline.
@@ -190,8 +150,7 @@ struct WaitedMutex<'a, P: Primitive, C> {
     account: Option<Account<'a, P>>,
 }
 
-/// Words beside a mutex. The user of the mutex updates them while holding it, and waiters read its
-/// progress from them.
+/// Words beside a mutex, which its user updates while holding it. Waiters read its progress there.
 pub enum Account<'a, P: Primitive> {
     /// The user always keeps both words.
     Full {
@@ -221,18 +180,14 @@ impl<P: Primitive, C: Contention> WaitedLock for WaitedMutex<'_, P, C> {
     }
 
     fn acquisitions(&self) -> Option<u32> {
-        match self.account {
-            Some(Account::Full { acquisitions, .. }) => Some(acquisitions.load(Relaxed)),
-            _ => None,
-        }
+        let Some(Account::Full { acquisitions, .. }) = self.account else { return None };
+        Some(acquisitions.load(Relaxed))
     }
 
     fn watched_acquisitions(&self) -> Option<u32> {
-        match self.account.as_ref()? {
-            Account::Full { acquisitions, .. } | Account::Watched { acquisitions } => {
-                Some(acquisitions.load(Relaxed))
-            }
-        }
+        let (Account::Full { acquisitions, .. } | Account::Watched { acquisitions }) =
+            self.account.as_ref()?;
+        Some(acquisitions.load(Relaxed))
     }
 
     fn is_exclusive(&self) -> bool {
@@ -421,9 +376,8 @@ mod tests {
     fn waited_mutex_has_the_progress_and_holder_of_its_account() {
         let state = Ttas::<Native>::unlocked();
         let [acquisitions, holder] = [3, 0].map(AtomicU32::new);
-        let account: Account<'_, Native> =
-            Account::Full { acquisitions: &acquisitions, holder: &holder };
-        let lock = WaitedMutex { state: &state, account: Some(account) };
+        let account = Some(Account::Full { acquisitions: &acquisitions, holder: &holder });
+        let lock = WaitedMutex::<Native, _> { state: &state, account };
         assert_eq!((lock.acquisitions(), lock.holder()), (Some(3), None));
         holder.store(7, Relaxed);
         assert_eq!(lock.holder(), Some(7));
@@ -431,7 +385,7 @@ mod tests {
         let lock = WaitedMutex::<Native, _> { state: &state, account };
         assert_eq!((lock.acquisitions(), lock.watched_acquisitions()), (None, Some(3)));
         let lock = WaitedMutex::<Native, _> { state: &state, account: None };
-        assert_eq!((lock.acquisitions(), lock.holder()), (None, None));
+        assert_eq!((lock.watched_acquisitions(), lock.holder()), (None, None));
         assert!(lock.is_exclusive());
     }
 

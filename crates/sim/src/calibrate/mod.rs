@@ -40,11 +40,9 @@ use crate::workload::{Workload, bench_counter, hashtable};
 pub use crate::presets::default_path;
 pub use file::to_toml;
 use programs::Loops;
+use quantity::Outcome;
 pub use quantity::{Calibration, Quantity};
 use topology::{Processors, Two};
-
-/// A measured value in nanoseconds, or the reason why there is none.
-type Outcome = Result<f64, &'static str>;
 
 /// Default number of rounds.
 pub const ROUNDS: u32 = 11;

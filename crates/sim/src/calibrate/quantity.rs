@@ -2,6 +2,9 @@
 
 use crate::parameters::Parameters;
 
+/// A measured value in nanoseconds, or the reason why there is none.
+pub(super) type Outcome = Result<f64, &'static str>;
+
 /// A machine and the origin of its numbers.
 #[derive(Debug)]
 pub struct Calibration {

@@ -12,7 +12,7 @@ use unconvoy::load::sensor::Sensor as _;
 use unconvoy::runtime::sensor::schedstat::Schedstat;
 use unconvoy_measure::tries::{TRIES, median, middle, per_call};
 
-use super::Outcome;
+use super::quantity::Outcome;
 use super::topology::Two;
 
 /// Number of extra threads for the per-thread cost of a reading.

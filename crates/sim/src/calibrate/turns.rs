@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Outcome;
+use super::quantity::Outcome;
 use super::threads::confined;
 
 /// A longer gap in a thread's time means that the thread was preempted. The limit is longer than an
