@@ -59,10 +59,14 @@ struct Memory {
 type Account = (&'static str, fn(&Memory) -> u64);
 
 impl Memory {
-    fn of(process: u32) -> anyhow::Result<Self> {
+    /// The present memory of a process; `None` if it has ended.
+    fn of(process: u32) -> anyhow::Result<Option<Self>> {
         let path = format!("/proc/{process}/smaps_rollup");
-        let text = fs::read_to_string(&path).with_context(|| messages::cannot_read(&path))?;
-        Self::parse(&text).with_context(|| messages::field_missing(&path))
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+            text => text.with_context(|| messages::cannot_read(&path))?,
+        };
+        Self::parse(&text).with_context(|| messages::field_missing(&path)).map(Some)
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -80,15 +84,17 @@ impl Memory {
 fn measure(cell: &Cell, seconds: f64, programs: &Programs) -> anyhow::Result<Memory> {
     let options = options([("threads", cell.threads.to_string())]);
     let running = Job::window("counter", options, cell.setup, seconds).start(programs)?;
-    let mut memory = Memory::default();
-    // The threads start during the first half of the window. No sample falls on its end.
+    let mut memory = None;
+    // The threads start during the first half of the window. Samples come before its end, unless
+    // the threads keep this one from the processors.
     thread::sleep(Duration::from_secs_f64(seconds / 2.0));
     for _ in 0..SAMPLES {
         thread::sleep(Duration::from_secs_f64(seconds / 2.0 / f64::from(SAMPLES + 1)));
-        memory = memory.max(Memory::of(running.id())?);
+        let Some(sample) = Memory::of(running.id())? else { break };
+        memory = Some(memory.map_or(sample, |memory: Memory| memory.max(sample)));
     }
     running.finish()?;
-    Ok(memory)
+    memory.with_context(messages::no_sample)
 }
 
 /// Measures, prints and writes the record.

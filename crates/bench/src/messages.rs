@@ -121,6 +121,10 @@ pub(crate) fn field_missing(file: &str) -> String {
     format!("{file} has no Rss or Private_Dirty")
 }
 
+pub(crate) fn no_sample() -> &'static str {
+    "the program ended before its memory was read; use longer --seconds"
+}
+
 pub(crate) fn not_json(file: &Path) -> String {
     format!("{} is not JSON", file.display())
 }
@@ -210,6 +214,7 @@ mod tests {
             cannot_read(file.display()),
             cannot_read_directory(Path::new("results")),
             field_missing("/proc/7/smaps_rollup"),
+            no_sample().into(),
             not_json(file),
             incomplete_record(file),
             not_a_benchmark(file),

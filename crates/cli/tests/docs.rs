@@ -344,7 +344,14 @@ fn readme_numbers_match_their_records() {
             "| a ray tracer, 2 to 32 threads | {} times |",
             range("raytrace", &[2, 4, 8, 16, 32])
         ),
-        format!("2 and 4 threads | {} times |", range("raytrace-xeon", &[2, 4])),
+        format!(
+            "[Intel Xeon](docs/records/raytrace-xeon.json), 2 to 32 threads | {} times |",
+            range("raytrace-xeon", &[2, 4, 8, 16, 32])
+        ),
+        format!(
+            "[Intel Xeon](docs/records/sqlite-xeon.json), 2 to 32 threads | {} times |",
+            range("sqlite-xeon", &[2, 4, 8, 16, 32])
+        ),
         format!(
             "| LevelDB reads | {}, within the spread |",
             range("leveldb-readrandom", &[1, 2, 4, 8, 16, 32])
