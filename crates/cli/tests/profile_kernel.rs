@@ -69,6 +69,11 @@ fn names<'a>(report: &'a Value, list: &str, key: &str) -> Vec<&'a str> {
     rows.iter().filter_map(|row| row[key].as_str()).collect()
 }
 
+/// The lock of the directory, which may be behind a spin lock of the file system.
+fn directory(report: &Value) -> Option<&Value> {
+    report["classes"].as_array().expect("rows").iter().find(|class| class["kind"] == "rwsem")
+}
+
 /// Runs `files` under the command with more and more rounds, until its threads have waited often.
 fn record_files(stage: &Stage) -> Option<(Value, String)> {
     let program = compiled(stage, "files", FILES);
@@ -83,7 +88,7 @@ fn record_files(stage: &Stage) -> Option<(Value, String)> {
         assert_eq!(run.status.code(), Some(0), "{said}");
         let report = report(stage);
         let text = String::from_utf8(run.stdout).expect("text");
-        if report["classes"][0]["waits"].as_u64().is_some_and(|waits| waits > 100) {
+        if directory(&report).and_then(|class| class["waits"].as_u64()) > Some(100) {
             return Some((report, text));
         }
     }
@@ -95,8 +100,7 @@ fn record_files(stage: &Stage) -> Option<(Value, String)> {
 fn waits_for_directory_have_their_lock_place_and_system_call() {
     let stage = Stage::new();
     let Some((report, text)) = record_files(&stage) else { return };
-    let first = &report["classes"][0];
-    assert_eq!(first["kind"], "rwsem", "{first:#}");
+    let first = directory(&report).expect("its waits");
     assert!(first["name"].as_str().unwrap().starts_with("rwsem first waited for in "), "{first:#}");
     let places: Vec<_> =
         first["waiters"].as_array().unwrap().iter().filter_map(|it| it["place"].as_str()).collect();
@@ -128,8 +132,8 @@ fn exported_stacks_go_from_task_to_lock() {
     command.args(["--html", "p.html", "--firefox", "p.json", "--csv", "p.csv"]);
     command.assert().code(0);
     let stacks = stage.read("stacks");
-    let stack = stacks.lines().find(|line| line.starts_with("files;unlink;")).expect("a stack");
-    assert!(stack.contains(";rwsem first waited for in "), "{stack}");
+    let mut stacks = stacks.lines().filter(|line| line.starts_with("files;unlink;"));
+    let stack = stacks.find(|it| it.contains(";rwsem first waited for in ")).expect("a stack");
     assert!(stack.contains("unlink") && !stack.contains("bpf_"), "{stack}");
 }
 
