@@ -337,28 +337,16 @@ mod tests {
         assert_eq!(outcome, Outcome::Abandoned);
     }
 
-    /// A waiter's turns, beside an owner that takes the lock this often in each.
-    struct BesideOwner {
-        per_turn: u32,
-        acquisitions: u32,
-        turns: u32,
-    }
-
-    impl BesideOwner {
-        fn new(per_turn: u32) -> Self {
-            BesideOwner { per_turn, acquisitions: 0, turns: 0 }
-        }
-    }
+    /// A waiter's turns, beside an owner that takes the lock once in so many nanoseconds; 0: never.
+    struct BesideOwner(u64);
 
     impl Turn for BesideOwner {
         fn turn(&mut self, _: u64) -> Verdict {
-            self.acquisitions += self.per_turn;
-            self.turns += 1;
             Verdict::Spin
         }
 
         fn acquisitions(&self) -> Option<u32> {
-            Some(self.acquisitions)
+            Some(Native::now().checked_div(self.0).unwrap_or(0) as u32)
         }
     }
 
@@ -366,8 +354,8 @@ mod tests {
     fn waiter_leaves_a_rapid_lock_to_its_owner_for_a_bounded_time() {
         let lock = Loiter::<Native>::unlocked();
         lock.set_watched(true);
-        let (mut turn, begin) = (BesideOwner::new(1_000), Native::now());
-        assert_eq!(lock.attempt(&mut turn), Outcome::Acquired);
+        let begin = Native::now();
+        assert_eq!(lock.attempt(&mut BesideOwner(RAPID_NS / 5)), Outcome::Acquired);
         assert!(Native::now() - begin >= BARGING_BOUND_NS);
         assert!(lock.is_watched() && !lock.is_demanded() && !lock.has_contender());
     }
@@ -376,15 +364,14 @@ mod tests {
     fn waiter_takes_a_lock_whose_owner_is_gone() {
         let lock = Loiter::<Native>::unlocked();
         lock.set_watched(true);
-        let mut turn = BesideOwner::new(0);
-        assert_eq!(lock.attempt(&mut turn), Outcome::Acquired);
-        assert!(turn.turns > 0 && lock.advice.load(Relaxed) == 0);
+        assert_eq!(lock.attempt(&mut BesideOwner(0)), Outcome::Acquired);
+        assert_eq!(lock.advice.load(Relaxed), 0);
     }
 
     #[test]
     fn one_in_many_waits_begins_to_watch() {
         let lock = Loiter::<Native>::unlocked();
-        let turn = BesideOwner::new(0);
+        let turn = BesideOwner(0);
         let watches = (0..10 * WATCHED_WAITS).filter(|&now| {
             lock.set_watched(false);
             lock.watch(now, &turn).is_some()
