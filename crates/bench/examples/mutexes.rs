@@ -68,18 +68,8 @@ trait Mutex: Sync {
     fn lock(&self) -> impl DerefMut<Target = Counters>;
 }
 
-impl Mutex for unconvoy::Mutex<Counters> {
-    fn new() -> Self {
-        Self::new(Counters::default())
-    }
-
-    #[inline(always)]
-    fn lock(&self) -> impl DerefMut<Target = Counters> {
-        self.lock()
-    }
-}
-
-impl Mutex for parking_lot::Mutex<Counters> {
+/// For unconvoy's and parking_lot's.
+impl<R: lock_api::RawMutex + Send + Sync> Mutex for lock_api::Mutex<R, Counters> {
     fn new() -> Self {
         Self::new(Counters::default())
     }

@@ -12,7 +12,7 @@ use unconvoy_measure::transfer::line_transfer_ns;
 use unconvoy_measure::tries::per_call;
 use unconvoy_syncchar::TransactionCosts;
 
-/// Measures for about 50 ms. `None` if transactions do not commit here, or if no two processors are
+/// Measures for about 20 ms. `None` if transactions do not commit here, or if no two processors are
 /// free.
 pub fn measure() -> Option<TransactionCosts> {
     let commits = availability("elided") == Availability::Full;
