@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Parser;
@@ -116,6 +116,7 @@ fn rate<M: Mutex>(cell: Cell, seconds: f64) -> f64 {
         }
         operations
     };
+    let begin = Instant::now();
     let operations: u64 = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..cell.threads).map(|_| scope.spawn(work)).collect();
         std::thread::sleep(Duration::from_secs_f64(seconds));
@@ -123,7 +124,7 @@ fn rate<M: Mutex>(cell: Cell, seconds: f64) -> f64 {
         workers.into_iter().map(|worker| worker.join().expect("no thread panics")).sum()
     });
     assert!(mutex.lock().0.iter().all(|line| line.0 == operations), "an increment was lost");
-    operations as f64 / seconds / 1e6
+    operations as f64 / begin.elapsed().as_secs_f64() / 1e6
 }
 
 /// The same under a mutex of the program `cpp`.

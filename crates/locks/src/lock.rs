@@ -180,8 +180,15 @@ impl<P: Primitive, C: Contention> WaitedLock for WaitedMutex<'_, P, C> {
     }
 
     fn acquisitions(&self) -> Option<u32> {
-        let Some(Account::Full { acquisitions, .. }) = self.account else { return None };
-        Some(acquisitions.load(Relaxed))
+        let is_counted = match self.account.as_ref()? {
+            Account::Full { .. } => true,
+            Account::Watched { .. } => self.state.is_watched(),
+        };
+        if is_counted { self.watched_acquisitions() } else { None }
+    }
+
+    fn watch(&self) {
+        self.state.watch();
     }
 
     fn watched_acquisitions(&self) -> Option<u32> {

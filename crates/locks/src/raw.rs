@@ -277,13 +277,13 @@ mod tests {
         assert!(lock.try_lock().is_some() && count() == 0);
         // SAFETY: held.
         unsafe { lock.unlock(GuardSend::new()) };
-        lock.state.set_watched(true);
+        lock.state.watch();
         lock.lock();
         assert!(lock.try_lock().is_none() && lock.try_lock_for(Duration::ZERO).is_none());
         assert_eq!(count(), 1);
         // SAFETY: held.
         unsafe { lock.unlock(GuardSend::new()) };
-        lock.state.set_watched(true); // the attempt's watch ends if it takes longer than a watch
+        lock.state.watch(); // the attempt's watch ends if it takes longer than a watch
         assert!(lock.try_lock().is_some() && count() == 2);
         assert_eq!(size_of_val(&lock), 24);
     }

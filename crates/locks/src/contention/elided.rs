@@ -183,4 +183,8 @@ unsafe impl<P: NodeMemory> Contention for Elided<P> {
     fn is_watched(&self) -> bool {
         self.lock.is_watched()
     }
+
+    fn watch(&self) {
+        self.lock.watch();
+    }
 }

@@ -136,10 +136,6 @@ impl<P: NodeMemory> Loiter<P> {
         }
     }
 
-    pub(crate) fn set_watched(&self, is_watched: bool) {
-        self.advise(WATCHED, is_watched);
-    }
-
     /// The 30 bits that a lock built on this one keeps here.
     #[inline]
     pub(super) fn advice(&self) -> u32 {
@@ -179,10 +175,10 @@ impl<P: NodeMemory> Loiter<P> {
     }
 
     /// Begins to watch the lock, if this wait should and acquisitions are counted.
-    fn watch(&self, now: u64, turn: &impl Turn) -> Option<Watch> {
+    fn begin_watch(&self, now: u64, turn: &impl Turn) -> Option<Watch> {
         let watches = self.is_watched() || now.is_multiple_of(WATCHED_WAITS);
         let acquisitions = if watches { turn.acquisitions() } else { None }?;
-        self.set_watched(true);
+        self.watch();
         Some(Watch { acquisitions, since: now })
     }
 
@@ -195,7 +191,7 @@ impl<P: NodeMemory> Loiter<P> {
             let acquisitions = turn.acquisitions().unwrap_or(begun.acquisitions);
             let count = acquisitions.wrapping_sub(begun.acquisitions);
             let is_rapid = u64::from(count) * RAPID_NS >= elapsed;
-            self.set_watched(is_rapid);
+            self.advise(WATCHED, is_rapid);
             *watch = is_rapid.then_some(Watch { acquisitions, since: now });
         }
         watch.is_some()
@@ -270,7 +266,7 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
     }
 
     fn attempt(&self, turn: &mut impl Turn) -> Outcome {
-        let mut watch = self.watch(P::now(), turn);
+        let mut watch = self.begin_watch(P::now(), turn);
         if let Some(outcome) = self.poll_before_queueing(&mut watch, turn) {
             return outcome;
         }
@@ -319,6 +315,10 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
     fn is_watched(&self) -> bool {
         self.advice.load(Relaxed) & WATCHED != 0
     }
+
+    fn watch(&self) {
+        self.advise(WATCHED, true);
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn waiter_leaves_a_rapid_lock_to_its_owner_for_a_bounded_time() {
         let lock = Loiter::<Native>::unlocked();
-        lock.set_watched(true);
+        lock.watch();
         let begin = Native::now();
         assert_eq!(lock.attempt(&mut BesideOwner(RAPID_NS / 5)), Outcome::Acquired);
         assert!(Native::now() - begin >= BARGING_BOUND_NS);
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn waiter_takes_a_lock_whose_owner_is_gone() {
         let lock = Loiter::<Native>::unlocked();
-        lock.set_watched(true);
+        lock.watch();
         assert_eq!(lock.attempt(&mut BesideOwner(0)), Outcome::Acquired);
         assert_eq!(lock.advice.load(Relaxed), 0);
     }
@@ -373,20 +373,20 @@ mod tests {
         let lock = Loiter::<Native>::unlocked();
         let turn = BesideOwner(0);
         let watches = (0..10 * WATCHED_WAITS).filter(|&now| {
-            lock.set_watched(false);
-            lock.watch(now, &turn).is_some()
+            lock.advise(WATCHED, false);
+            lock.begin_watch(now, &turn).is_some()
         });
         assert_eq!(watches.count(), 10);
-        assert!(lock.watch(0, &|_: u64| Verdict::Spin).is_none(), "nothing is counted");
+        assert!(lock.begin_watch(0, &|_: u64| Verdict::Spin).is_none(), "nothing is counted");
     }
 
     #[test]
     fn advice_of_a_lock_built_on_this_one_leaves_this_ones_alone() {
         let lock = Loiter::<Native>::unlocked();
-        lock.set_watched(true);
+        lock.watch();
         lock.set_advice(u32::MAX >> ADVICE_BITS);
         lock.advise(DEMAND, true);
-        lock.set_watched(false);
+        lock.advise(WATCHED, false);
         assert!(lock.advice() == u32::MAX >> ADVICE_BITS && lock.is_demanded());
         lock.set_advice(0);
         assert_eq!(lock.advice.load(Relaxed), DEMAND);

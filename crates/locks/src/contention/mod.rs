@@ -195,4 +195,8 @@ pub unsafe trait Contention: Send + Sync {
     fn is_watched(&self) -> bool {
         false
     }
+
+    /// Makes [`is_watched`](Self::is_watched) true until some waiter stops watching; nothing for
+    /// algorithms without it.
+    fn watch(&self) {}
 }

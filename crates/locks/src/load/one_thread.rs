@@ -51,6 +51,8 @@ impl Context for OneThread {
 pub(crate) struct Busy {
     pub(crate) progress: u32,
     pub(crate) is_exclusive: bool,
+    /// Acquisitions are counted only after a call of `watch`.
+    pub(crate) unwatched: Cell<bool>,
     pub(crate) checks: Cell<u32>,
     pub(crate) parked: Cell<u32>,
 }
@@ -75,6 +77,10 @@ impl WaitedLock for Busy {
 
     fn acquisitions(&self) -> Option<u32> {
         self.checks.set(self.checks.get() + 1);
-        Some(self.checks.get() * self.progress)
+        (!self.unwatched.get()).then(|| self.checks.get() * self.progress)
+    }
+
+    fn watch(&self) {
+        self.unwatched.set(false);
     }
 }

@@ -60,11 +60,14 @@ pub trait WaitedLock {
         None
     }
     /// A number that changes with every acquisition of the lock; `None` if acquisitions are not
-    /// counted.
+    /// counted at this moment.
     fn acquisitions(&self) -> Option<u32> {
         None
     }
-    /// The same, also if acquisitions are counted only while a waiter watches them.
+    /// Has acquisitions counted for a while, if that is possible and they are not.
+    fn watch(&self) {}
+    /// The number of acquisitions, also if they are counted only from the next
+    /// [`watch`](Self::watch) on.
     fn watched_acquisitions(&self) -> Option<u32> {
         self.acquisitions()
     }

@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use super::*;
 use crate::load::one_thread::{Busy, OneThread};
 use crate::parking::eventcount::Eventcount;
@@ -17,6 +19,16 @@ fn leaves_after(wait: &Wait<'_, OneThread>, begin: u64, length: u64) -> Option<u
 fn lock_without_progress_makes_waiter_park_at_second_check() {
     let (process, eventcount, lock) = (OneThread::new(), Eventcount::new(), Busy::default());
     assert_eq!(leaves_after(&process.wait(&eventcount, &lock), 0, 1000), Some(20));
+}
+
+#[test]
+fn waiter_has_acquisitions_counted_before_it_parks() {
+    let (process, eventcount) = (OneThread::new(), Eventcount::new());
+    let left = [0, 1].map(|progress| {
+        let lock = Busy { progress, unwatched: Cell::new(true), ..Busy::default() };
+        leaves_after(&process.wait(&eventcount, &lock), 0, 1000)
+    });
+    assert_eq!(left, [Some(40), None]);
 }
 
 /// A thread that others needed in a wait for a lock: with room in the buffer, how long it spins in
