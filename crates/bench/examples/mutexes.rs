@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -117,14 +118,16 @@ fn rate<M: Mutex>(cell: Cell, seconds: f64) -> f64 {
         operations
     };
     let begin = Instant::now();
-    let operations: u64 = std::thread::scope(|scope| {
+    let (operations, elapsed) = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..cell.threads).map(|_| scope.spawn(work)).collect();
         std::thread::sleep(Duration::from_secs_f64(seconds));
         stop.store(true, Relaxed);
-        workers.into_iter().map(|worker| worker.join().expect("no thread panics")).sum()
+        let elapsed = begin.elapsed();
+        let join = |worker: ScopedJoinHandle<'_, u64>| worker.join().expect("no thread panics");
+        (workers.into_iter().map(join).sum::<u64>(), elapsed)
     });
     assert!(mutex.lock().0.iter().all(|line| line.0 == operations), "an increment was lost");
-    operations as f64 / begin.elapsed().as_secs_f64() / 1e6
+    operations as f64 / elapsed.as_secs_f64() / 1e6
 }
 
 /// The same under a mutex of the program `cpp`.

@@ -48,22 +48,40 @@ fn static_library() -> PathBuf {
     target.join("release/libunconvoy.a")
 }
 
+/// Compiles `source` with the headers in `include`, and links the library.
+fn compile(compiler: &str, options: &[&str], include: &Path, source: &Path, program: &Path) {
+    let compiled = Command::new(compiler)
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
+        .args([include, source, Path::new("-o"), program, &static_library()])
+        .args(options)
+        .args(["-ldl", "-lm"])
+        .status()
+        .expect("the compiler runs");
+    assert!(compiled.success());
+}
+
 #[test]
 fn c_program_excludes_and_times_out() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let library = static_library();
     let program = directory.path().join("capi");
-    let compiled = Command::new("cc")
-        .args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
-        .arg(locks().join("include"))
-        .arg(package().join("tests/capi.c"))
-        .arg("-o")
-        .arg(&program)
-        .arg(&library)
-        .args(["-ldl", "-lm"])
-        .status()
-        .expect("cc runs");
-    assert!(compiled.success());
+    let source = package().join("tests/capi.c");
+    compile("cc", &["-std=c11"], &locks().join("include"), &source, &program);
     let output = Command::new(&program).output().expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// The workload of `scripts/bench-mutexes.sh`, which needs Abseil.
+#[test]
+fn workload_of_mutexes_loses_no_increment() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = directory.path().join("cpp_mutex");
+    let workloads = package().join("../bench/workloads");
+    let source = workloads.join("cpp_mutex.cc");
+    compile("g++", &["-std=c++17", "-labsl_synchronization"], &workloads, &source, &program);
+    for mutex in ["unconvoy", "absl", "std"] {
+        let arguments = ["--mutex", mutex, "--threads", "4", "--seconds", "0.1"];
+        let output = Command::new(&program).args(arguments).output().expect("the program runs");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && printed.contains("ops_per_sec"), "{mutex}: {printed}");
+    }
 }

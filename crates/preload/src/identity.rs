@@ -4,10 +4,23 @@
 
 #[cfg(target_arch = "x86_64")]
 use core::sync::atomic::AtomicBool;
-#[cfg(target_arch = "x86_64")]
+use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::Relaxed;
 
 use unconvoy_locks::primitive::{Native, Threads as _};
+
+unsafe extern "C" {
+    /// glibc's, since 2.32: not 0 only if the process has one thread.
+    static __libc_single_threaded: AtomicU8;
+}
+
+/// Whether the calling thread is the only one of the process. If so, no other thread begins before
+/// it calls `pthread_create`.
+#[inline(always)]
+pub(crate) fn is_alone() -> bool {
+    // SAFETY: a `char` of glibc's, which glibc writes as atomically.
+    unsafe { __libc_single_threaded.load(Relaxed) != 0 }
+}
 
 /// Offset of the thread id in glibc's thread control block (`struct pthread`, member `tid`). It is
 /// the same in all x86-64 versions so far; [`tcb_has_id`] checks it before use.

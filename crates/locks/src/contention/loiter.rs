@@ -136,6 +136,28 @@ impl<P: NodeMemory> Loiter<P> {
         }
     }
 
+    /// [`try_lock`](Contention::try_lock) without an atomic read-modify-write.
+    ///
+    /// # Safety
+    ///
+    /// The process has one thread.
+    #[doc(hidden)]
+    #[inline]
+    pub unsafe fn try_lock_alone(&self) -> bool {
+        self.word.try_lock_alone()
+    }
+
+    /// [`unlock`](Contention::unlock) without an atomic read-modify-write.
+    ///
+    /// # Safety
+    ///
+    /// The process has one thread, and the calling context holds the lock.
+    #[doc(hidden)]
+    #[inline]
+    pub unsafe fn unlock_alone(&self) -> bool {
+        self.word.unlock_alone()
+    }
+
     /// The 30 bits that a lock built on this one keeps here.
     #[inline]
     pub(super) fn advice(&self) -> u32 {

@@ -33,6 +33,16 @@ impl<P: Primitive> Word<P> {
         self.0.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
     }
 
+    /// The same without an atomic read-modify-write, for the only thread of a process.
+    #[inline]
+    pub(super) fn try_lock_alone(&self) -> bool {
+        let is_free = self.is_free();
+        if is_free {
+            self.0.store(HELD, Relaxed);
+        }
+        is_free
+    }
+
     /// Sets the held bit unconditionally and keeps the parked bit; true if the word was free.
     /// Writes to the cache line even when the lock is held.
     #[inline]
@@ -44,6 +54,16 @@ impl<P: Primitive> Word<P> {
     #[inline]
     pub(super) fn unlock(&self) -> bool {
         self.0.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
+    }
+
+    /// The same without an atomic read-modify-write, for the only thread of a process.
+    #[inline]
+    pub(super) fn unlock_alone(&self) -> bool {
+        let is_released = self.0.load(Relaxed) == HELD;
+        if is_released {
+            self.0.store(FREE, Relaxed);
+        }
+        is_released
     }
 
     /// Clears the parked bit of a held word.

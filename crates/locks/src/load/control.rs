@@ -66,10 +66,11 @@ pub(super) const CONTENTION_NS: u64 = 20_000;
 /// at most 1 % of the wait.
 pub(super) const LONG_WAIT_NS: u64 = 1_000_000;
 
-/// Polling time without an acquisition of the lock after which the waiter parks. Twice as long where
-/// acquisitions are counted only on request. A parked waiter costs its releaser a few microseconds.
+/// Polling time without an acquisition of the lock after which the waiter parks; twice as long where
+/// acquisitions are counted on request. A parked waiter costs its releaser a few microseconds.
 /// (Chromium, 2 workers on 2 processors beside other processes of its own: .88 of libc's rate
-/// without this bound. `unconvoy::Mutex`, 8 threads with pauses of 10 us: .975 without, .99 with.)
+/// without this bound. `unconvoy::Mutex`, 8 threads with pauses of 10 us: .975 of parking_lot's
+/// rate without it, .99 with it.)
 const NO_PROGRESS_NS: u64 = 20_000;
 
 /// Shorter waits never sleep for load: the holder runs. Without this bound, threads that briefly

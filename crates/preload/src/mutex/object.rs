@@ -14,7 +14,7 @@ use unconvoy_locks::primitive::Native;
 
 use crate::config::{self, NUMBER_SHIFT};
 use crate::dispatch::{State, Words};
-use crate::identity::me;
+use crate::identity::{is_alone, me};
 use crate::numbered::Numbered;
 use crate::object::{InPlace, Until};
 use crate::probe::probe;
@@ -149,12 +149,35 @@ impl Mutex {
         self.state.of()
     }
 
+    /// Takes the state of a mutex that the default pair serves, if no wait is due.
+    #[inline(always)]
+    pub(super) fn take_default(&self) -> bool {
+        let state = self.default_state();
+        if is_alone() {
+            // SAFETY: the process has one thread.
+            unsafe { state.try_lock_alone() }
+        } else {
+            state.try_lock_without_barging()
+        }
+    }
+
+    /// Releases the state, as [`Contention::unlock`] does.
+    ///
+    /// # Safety
+    ///
+    /// The state is held, and the default pair has served it since the first lock.
+    #[inline(always)]
+    pub(super) unsafe fn release_default(&self) -> bool {
+        let state = self.default_state();
+        // SAFETY: held, and either the process has one thread, or the atomic function is called.
+        unsafe { if is_alone() { state.unlock_alone() } else { state.unlock() } }
+    }
+
     /// Acquires the state; false only after the deadline. The caller must not hold the mutex.
     #[inline(always)]
     pub(super) fn acquire(&self, route: Route, deadline: Option<u64>) -> bool {
         if route == Route::DIRECT {
-            return self.default_state().try_lock_without_barging()
-                || self.wait_by_default(deadline);
+            return self.take_default() || self.wait_by_default(deadline);
         }
         if (self.pair().try_without_barging)(self.words()) {
             self.count_acquired(route, None);
@@ -272,7 +295,9 @@ impl Mutex {
         if route == Route::DIRECT {
             // SAFETY: held, and the default pair has served it since the first lock.
             unsafe {
-                lock::release::<Native, Loiter<Native>>(self.default_state(), &self.eventcount);
+                if !(is_alone() && self.default_state().unlock_alone()) {
+                    lock::release::<Native, Loiter<Native>>(self.default_state(), &self.eventcount);
+                }
             }
         } else {
             if route.is_counted() {

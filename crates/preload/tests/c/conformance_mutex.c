@@ -75,6 +75,36 @@ static void attributes(void)
 	CHECK(0, pthread_mutexattr_destroy(&attr), "mutexattr.destroy");
 }
 
+/* A process with one thread may lock without atomic instructions. What it holds then is held for
+ * its first other thread, too. */
+static void before_threads(void)
+{
+	pthread_mutex_t m[LENGTH(KINDS)];
+	struct puppet other;
+
+	for (size_t i = 0; i < LENGTH(KINDS); i++) {
+		init_kind(&m[i], KINDS[i].type);
+		CHECK(0, pthread_mutex_lock(&m[i]), "alone.%s lock", KINDS[i].name);
+		CHECK(0, pthread_mutex_unlock(&m[i]), "alone.%s unlock", KINDS[i].name);
+		CHECK(0, pthread_mutex_lock(&m[i]), "alone.%s locks again", KINDS[i].name);
+	}
+	puppet_start(&other);
+	for (size_t i = 0; i < LENGTH(KINDS); i++) {
+		CHECK(EBUSY, puppet_call(&other, op_trylock, &m[i]),
+		      "alone.%s is held for the first thread", KINDS[i].name);
+		puppet_send(&other, op_lock, &m[i]);
+		CHECK_VALUE(true, puppet_blocked(&other), "alone.%s first thread waits",
+			    KINDS[i].name);
+		CHECK(0, pthread_mutex_unlock(&m[i]), "alone.%s unlock beside a waiter",
+		      KINDS[i].name);
+		CHECK_VALUE(0, puppet_result(&other), "alone.%s first thread locks", KINDS[i].name);
+		CHECK(EBUSY, pthread_mutex_trylock(&m[i]), "alone.%s is held by the first thread",
+		      KINDS[i].name);
+		puppet_call(&other, op_unlock, &m[i]);
+	}
+	puppet_end(&other);
+}
+
 /* Time-outs on a mutex that another thread holds. */
 struct timed {
 	pthread_mutex_t *mutex;
@@ -684,6 +714,7 @@ int main(void)
 {
 	check_start();
 	CHECK_VALUE(0, early_errors, "mutex.used in a constructor");
+	before_threads();
 	attributes();
 	by_kind();
 	static_initialisers();
