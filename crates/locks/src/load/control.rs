@@ -66,7 +66,7 @@ pub(super) const CONTENTION_NS: u64 = 20_000;
 /// at most 1 % of the wait.
 pub(super) const LONG_WAIT_NS: u64 = 1_000_000;
 
-/// Polling time without an acquisition of the lock after which the waiter parks; twice as long where
+/// Polling time without an acquisition of the lock after which the waiter parks; twice as long if
 /// acquisitions are counted on request. A parked waiter costs its releaser a few microseconds.
 /// (Chromium, 2 workers on 2 processors beside other processes of its own: .88 of libc's rate
 /// without this bound. `unconvoy::Mutex`, 8 threads with pauses of 10 us: .975 of parking_lot's
