@@ -31,6 +31,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 use libc::{EINVAL, ETIMEDOUT, clockid_t, pthread_cond_t, timespec};
+use unconvoy_locks::load::pollers::BROADCAST;
 use unconvoy_locks::primitive::generation::ObjectGeneration;
 use unconvoy_locks::primitive::native::probe;
 use unconvoy_locks::primitive::{Native, Parking as _};
@@ -208,7 +209,7 @@ impl Cond {
         let is_woken = is_crowd && is_first_wake(mutex);
         let eventcount = if is_woken { None } else { eventcount_if_owned(mutex) };
         if let Some(eventcount) = eventcount {
-            record_requeued(mutex, u32::from(by != By::Broadcast));
+            record_requeued(mutex, if by == By::Broadcast { BROADCAST } else { 1 });
             self.eventcount.store(ptr::from_ref(eventcount).cast_mut(), Relaxed);
         }
         waiter.signal(eventcount);

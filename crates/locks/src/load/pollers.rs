@@ -26,6 +26,16 @@ const DENSE_NS: u64 = 100 * PORTION_NS;
 /// 500 us gives .87 with 32 threads, and .86 times the throughput.)
 const ALL_EVERY_NS: u64 = 1_000_000;
 
+/// The number of signalled waiters that stands for all of a condition variable.
+pub const BROADCAST: u32 = u32::MAX;
+
+/// After a broadcast, so many requeued waiters per processor are awake: while one runs, the other is
+/// ready, and the processor does not become idle. (A wake-up on an idle processor takes 11 us on a
+/// virtual machine, one on a busy processor 2. Rounds of a broadcast to 64 waiters on 2 processors,
+/// relative to libc: .7 with one waiter awake, 1.5 with 2, 2.7 with 4, 2.9 with all; to 8 waiters:
+/// .57, .80, .90, .83.)
+const AWAKE_PER_PROCESSOR: u32 = 2;
+
 /// The threads of a process that poll for events.
 #[repr(align(128))]
 pub struct Pollers<P: Primitive> {
@@ -33,6 +43,8 @@ pub struct Pollers<P: Primitive> {
     polling: P::U32,
     /// Number of threads that may poll.
     room: P::U32,
+    /// Number of processors that the process may use; 0 if unknown.
+    processors: P::U32,
     /// Nanoseconds that threads have polled since the process began, as far as they have reported.
     polled: P::U64,
     /// When a release last woke all signalled waiters.
@@ -50,9 +62,9 @@ pub struct Portion {
 
 impl<P: Primitive> Pollers<P> {
     pub(super) fn new() -> Self {
-        let [polling, room] = [0, 0].map(P::U32::new);
+        let [polling, room, processors] = [0, 0, 0].map(P::U32::new);
         let [polled, all_woken_at] = [0, 0].map(P::U64::new);
-        Pollers { polling, room, polled, all_woken_at }
+        Pollers { polling, room, processors, polled, all_woken_at }
     }
 
     /// Counts the calling thread as a poller, if there is room for one more.
@@ -76,7 +88,11 @@ impl<P: Primitive> Pollers<P> {
 
     /// Number of requeued threads to wake at once, of which the caller has signalled this many: one
     /// for each processor that neither a thread nor a poller wants, at least one, and at times all.
+    /// More after a [`BROADCAST`].
     pub(crate) fn wakeable(&self, signalled: u32, now: u64) -> u32 {
+        if signalled == BROADCAST {
+            return AWAKE_PER_PROCESSOR * self.processors.load(Relaxed).max(1);
+        }
         let free = self.room.load(Relaxed).saturating_sub(self.polling.load(Relaxed)).max(1);
         if signalled > free && now.saturating_sub(self.all_woken_at.load(Relaxed)) > ALL_EVERY_NS {
             self.all_woken_at.store(now, Relaxed);
@@ -121,6 +137,7 @@ impl<P: Primitive> Pollers<P> {
     /// Sets the room of a process without a controller that may use `processors`.
     pub fn assume_processors(&self, processors: u32) {
         self.room.store(processors.saturating_sub(1), Relaxed);
+        self.processors.store(processors, Relaxed);
     }
 
     /// Forgets the pollers of a parent process.
@@ -161,6 +178,14 @@ mod tests {
         assert_eq!(wakeable(), 15);
         assert!(pollers.enter());
         assert_eq!(wakeable(), 14);
+    }
+
+    #[test]
+    fn broadcast_wakes_two_threads_per_processor() {
+        let pollers = Pollers::<Native>::new();
+        assert_eq!(pollers.wakeable(BROADCAST, 0), 2);
+        pollers.assume_processors(16);
+        assert_eq!(pollers.wakeable(BROADCAST, 0), 32);
     }
 
     #[test]

@@ -77,7 +77,11 @@ pub(crate) fn record_requeued(mutex: &Mutex, signalled: u32) {
     let requeued_at = core::ptr::from_ref(&mutex.eventcount).addr();
     let state = process.thread_state();
     let before = if state.requeued_at == requeued_at { state.requeued } else { 0 };
-    process.set_thread_state(ThreadState { requeued_at, requeued: before + signalled, ..state });
+    process.set_thread_state(ThreadState {
+        requeued_at,
+        requeued: before.saturating_add(signalled),
+        ..state
+    });
 }
 
 /// Sets the parked bit again. The calling thread, which holds the mutex, may have been woken at its
