@@ -225,10 +225,11 @@ pub fn acquire<P: Process, C: Contention, L: LoadManager>(
 ///
 /// One waiter is enough, because it passes the wake-up on with its own release. But waiters that
 /// were requeued from a condition variable mostly just return from their wait, and a wake-up takes
-/// longer than that. So as many of them wake at once as there are processors for, and once in a
-/// while all that this thread has signalled ([`Pollers`](crate::load::pollers::Pollers)). (16
-/// processors: a broadcast to 32 waiters .16 of libc's rate with one at a time, 1.0 with this rule;
-/// LevelDB's writes with 32 threads .51 and 1.05.)
+/// longer than that. So as many of them wake at once as there are processors for, after a broadcast
+/// more, and once in a while all that this thread has signalled
+/// ([`Pollers`](crate::load::pollers::Pollers)). (16 processors: a broadcast to 32 waiters .16 of
+/// libc's rate with one at a time, 1.0 with one per free processor; LevelDB's writes with 32
+/// threads .51 and 1.05.)
 #[cold]
 fn record_wake<P: Process>(eventcount: &Eventcount<P>) -> u32 {
     let process = P::context();

@@ -14,8 +14,9 @@ unsafe extern "C" {
     static __libc_single_threaded: AtomicU8;
 }
 
-/// Whether the calling thread is the only one of the process. If so, no other thread begins before
-/// it calls `pthread_create`.
+/// Whether the calling thread is the only one of the process. If so, no other begins before it
+/// calls libc. Unlike this library's `pthread_create`, glibc also knows the threads that it starts
+/// itself, for timers for example.
 #[inline(always)]
 pub(crate) fn is_alone() -> bool {
     // SAFETY: a `char` of glibc's, which glibc writes as atomically.

@@ -196,7 +196,7 @@ pub unsafe trait Contention: Send + Sync {
         false
     }
 
-    /// Makes [`is_watched`](Self::is_watched) true until some waiter stops watching; nothing for
-    /// algorithms without it.
+    /// Makes [`is_watched`](Self::is_watched) true until a waiter stops watching. Most algorithms
+    /// are never watched.
     fn watch(&self) {}
 }

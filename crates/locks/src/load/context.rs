@@ -38,7 +38,8 @@ pub struct ThreadState {
     /// Address of the eventcount to which the thread has requeued waiters, or from which it was
     /// woken as one of them; 0 after its next release there.
     pub requeued_at: usize,
-    /// Number of waiters that the thread has signalled and requeued there, one by one.
+    /// Number of waiters that the thread has signalled and requeued there, or
+    /// [`BROADCAST`](super::pollers::BROADCAST).
     pub requeued: u32,
 }
 

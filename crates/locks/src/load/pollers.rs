@@ -26,14 +26,14 @@ const DENSE_NS: u64 = 100 * PORTION_NS;
 /// 500 us gives .87 with 32 threads, and .86 times the throughput.)
 const ALL_EVERY_NS: u64 = 1_000_000;
 
-/// The number of signalled waiters that stands for all of a condition variable.
+/// Stands for the number of signalled waiters after a broadcast.
 pub const BROADCAST: u32 = u32::MAX;
 
-/// After a broadcast, so many requeued waiters per processor are awake: while one runs, the other is
-/// ready, and the processor does not become idle. (A wake-up on an idle processor takes 11 us on a
-/// virtual machine, one on a busy processor 2. Rounds of a broadcast to 64 waiters on 2 processors,
-/// relative to libc: .7 with one waiter awake, 1.5 with 2, 2.7 with 4, 2.9 with all; to 8 waiters:
-/// .57, .80, .90, .83.)
+/// Number of requeued waiters per processor that are awake after a broadcast: one runs, and the
+/// other is ready, so that the processor does not become idle. (A wake-up on an idle processor
+/// takes 11 us on a virtual machine, and 2 us on a busy one. Rounds of a broadcast to 64 waiters on
+/// 2 processors, relative to libc: .7 with one waiter awake, 1.5 with 2, 2.7 with 4, 2.9 with all;
+/// to 8 waiters: .57, .80, .90, .83.)
 const AWAKE_PER_PROCESSOR: u32 = 2;
 
 /// The threads of a process that poll for events.
@@ -88,7 +88,7 @@ impl<P: Primitive> Pollers<P> {
 
     /// Number of requeued threads to wake at once, of which the caller has signalled this many: one
     /// for each processor that neither a thread nor a poller wants, at least one, and at times all.
-    /// More after a [`BROADCAST`].
+    /// After a [`BROADCAST`], the number depends on the processors alone.
     pub(crate) fn wakeable(&self, signalled: u32, now: u64) -> u32 {
         if signalled == BROADCAST {
             return AWAKE_PER_PROCESSOR * self.processors.load(Relaxed).max(1);
@@ -134,7 +134,7 @@ impl<P: Primitive> Pollers<P> {
         self.room.store((room + ROUND_UP).max(0.0) as u32, Relaxed);
     }
 
-    /// Sets the room of a process without a controller that may use `processors`.
+    /// Records that the process may use `processors`, and sets its room without a controller.
     pub fn assume_processors(&self, processors: u32) {
         self.room.store(processors.saturating_sub(1), Relaxed);
         self.processors.store(processors, Relaxed);

@@ -64,10 +64,9 @@ pub trait WaitedLock {
     fn acquisitions(&self) -> Option<u32> {
         None
     }
-    /// Has acquisitions counted for a while, if that is possible and they are not.
+    /// Asks holders to count acquisitions for a while, if they count on request.
     fn watch(&self) {}
-    /// The number of acquisitions, also if they are counted only from the next
-    /// [`watch`](Self::watch) on.
+    /// The number of acquisitions, even if holders do not count them at this moment.
     fn watched_acquisitions(&self) -> Option<u32> {
         self.acquisitions()
     }
