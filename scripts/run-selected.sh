@@ -7,5 +7,19 @@ case " ${EXCEPT:-} " in
 *" $CARGO_PKG_NAME "*) exit ;;
 esac
 case " ${ONLY:-$CARGO_PKG_NAME} " in
-*" $CARGO_PKG_NAME "*) exec "$@" ;;
+*" $CARGO_PKG_NAME "*) ;;
+*) exit ;;
 esac
+
+# Each test has a time-out of its own; this one is for the tests' own errors. It is a grandchild, so
+# that the program does not find an unknown child.
+(
+	{
+		timeout "${UNCONVOY_TEST_SECONDS:-2400}" tail --pid=$$ -s .1 -f /dev/null || {
+			echo "$1 does not end"
+			gdb -p $$ -batch -ex 'thread apply all bt'
+			kill -ABRT $$
+		}
+	} </dev/null >&2 &
+)
+exec "$@"

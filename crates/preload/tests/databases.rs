@@ -133,9 +133,12 @@ fn same_data(mariadb: &MariaDb, arguments: &[&str]) {
     // well.
     let is_sound =
         |lines: &Vec<String>| !lines.iter().any(|line| line.contains("\tcheck\tWarning"));
-    let mut outcomes = (0..3).map(|_| outcome(mariadb, |path| plain(path), arguments));
-    let without = outcomes.find(is_sound).expect("one of three runs under libc has sound tables");
-    let with = outcome(mariadb, |path| preloaded(path), arguments);
+    let sound = |command: fn(&Path) -> Command| {
+        let mut outcomes = (0..3).map(|_| outcome(mariadb, command, arguments));
+        outcomes.find(is_sound).expect("one of three runs has sound tables")
+    };
+    let without = sound(|path| plain(path));
+    let with = sound(|path| preloaded(path));
     assert_eq!(without, with);
     let steps = CLIENTS * STEPS;
     for line in [

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{JoinHandle, sleep, spawn};
+use std::thread::{self, JoinHandle, sleep, spawn};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -18,7 +19,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::support::group::{
     Group, version_1_quota_parent, version_2_parent, version_2_quota_parent,
 };
-use crate::support::{compile, members};
+use crate::support::{Running, compile, members};
 
 /// Longest pause between two disturbances, in milliseconds.
 const PAUSE_MS: u64 = 400;
@@ -181,8 +182,17 @@ impl Work<'_> {
             }
             Act::Debugger => self.process().is_some_and(|pid| {
                 let pid = pid.as_raw_nonzero().to_string();
-                Command::new("gdb")
-                    .args(["-nx", "-batch", "-iex", "set auto-solib-add off", "-p", &pid])
+                Command::new("timeout")
+                    .args([
+                        "60",
+                        "gdb",
+                        "-nx",
+                        "-batch",
+                        "-iex",
+                        "set auto-solib-add off",
+                        "-p",
+                        &pid,
+                    ])
                     .env_remove("LD_PRELOAD")
                     .output()
                     .expect("gdb runs")
@@ -208,23 +218,24 @@ impl Work<'_> {
         names.filter_map(|name| Pid::from_raw(name.to_str()?.parse().ok()?)).collect()
     }
 
-    /// Stops one thread as a debugger would; `SIGSTOP` would stop all threads of its process.
+    /// Stops one thread as a debugger would; `SIGSTOP` would stop all threads of its process. The
+    /// group's leader is left out: whoever waits for this child's end would see the stop.
     fn stop_thread(&mut self) -> bool {
-        let threads = self.threads();
+        let mut threads = self.threads();
+        threads.retain(|thread| thread.as_raw_nonzero().get() != self.group);
         let Some(thread) = self.random.choice(&threads) else { return false };
         let thread = thread.as_raw_nonzero().get();
         let none = std::ptr::null_mut::<libc::c_void>();
         let mut status = 0;
-        // SAFETY: these requests access no memory of this process.
-        let attached = unsafe {
-            libc::ptrace(libc::PTRACE_SEIZE, thread, none, none) == 0
-                && libc::ptrace(libc::PTRACE_INTERRUPT, thread, none, none) == 0
+        // SAFETY: these requests access no memory of this process, and `status` is a valid place
+        // for the result.
+        let waited = unsafe {
+            libc::ptrace(libc::PTRACE_SEIZE, thread, none, none) == 0 && {
+                libc::ptrace(libc::PTRACE_INTERRUPT, thread, none, none);
+                libc::waitpid(thread, &mut status, libc::__WALL) == thread
+            }
         };
-        // SAFETY: `status` is a valid place for the result.
-        if !attached || unsafe { libc::waitpid(thread, &mut status, libc::__WALL) } != thread {
-            return false;
-        }
-        if !libc::WIFSTOPPED(status) {
+        if !waited || !libc::WIFSTOPPED(status) {
             return false; // it has ended
         }
         self.pause(STOP_MS);
@@ -232,7 +243,13 @@ impl Work<'_> {
         let is_signal = status >> 16 == 0;
         let signal = if is_signal { libc::WSTOPSIG(status) as usize } else { 0 };
         // SAFETY: as above.
-        unsafe { libc::ptrace(libc::PTRACE_DETACH, thread, none, signal) == 0 }
+        unsafe {
+            libc::ptrace(libc::PTRACE_DETACH, thread, none, signal) == 0 || {
+                // It has been killed. Its process ends only after somebody has waited for it.
+                libc::waitpid(thread, &mut status, libc::__WALL);
+                false
+            }
+        }
     }
 
     fn confine(&mut self) -> bool {
@@ -248,5 +265,27 @@ impl Work<'_> {
         give(self, &one);
         self.pause(SHORTAGE_MS);
         give(self, &all) + give(self, &all) > 0
+    }
+}
+
+#[test]
+fn process_may_end_while_one_of_its_threads_is_stopped() {
+    let means = Means::make();
+    for _ in 0..8 {
+        let mut command = Command::new(&means.neighbour);
+        let running = Running::start(command.args(["--threads", "8", "--seconds", "60"]));
+        let group = running.id().as_raw_nonzero().get();
+        let mut work = Work { group, means: &means, random: Rng::new() };
+        while work.threads().len() < 9 {
+            sleep(Duration::from_millis(1));
+        }
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                sleep(Duration::from_millis(STOP_MS / 8));
+                running.signal(Signal::KILL);
+            });
+            work.stop_thread();
+        });
+        assert_eq!(running.finish(Duration::from_secs(60)).status.signal(), Some(libc::SIGKILL));
     }
 }

@@ -247,9 +247,9 @@ impl Running {
         let mut text = String::new();
         for pid in self.members() {
             let pid = pid.as_raw_nonzero();
-            let mut debugger = Command::new("gdb");
+            let mut debugger = Command::new("timeout");
             debugger
-                .args(["-p", &pid.to_string(), "-batch", "-ex", "thread apply all bt"])
+                .args(["60", "gdb", "-p", &pid.to_string(), "-batch", "-ex", "thread apply all bt"])
                 .env_remove("LD_PRELOAD");
             match room::output(&mut debugger) {
                 Ok(output) => {
@@ -274,8 +274,13 @@ impl Drop for Running {
         for pid in others {
             let _ = kill_process(pid, Signal::KILL);
         }
-        if self.ended.is_none() {
-            let _ = self.child.wait();
+        // Not even a killed process ends while a tracer keeps one of its threads.
+        let end = Instant::now() + Duration::from_secs(60);
+        while self.ended.is_none() && self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            if Instant::now() >= end {
+                return eprintln!("{}: killed, but does not end", self.name);
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
