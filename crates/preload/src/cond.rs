@@ -39,7 +39,7 @@ use unconvoy_locks::primitive::{Native, Parking as _};
 use crate::cancel;
 use crate::config::{self, Service};
 use crate::mutex::wait::{
-    Use, eventcount_if_owned, is_first_wake, record_requeued, restore_parked_bit,
+    Use, eventcount_if_owned, give_way, is_first_wake, record_requeued, restore_parked_bit,
 };
 use crate::mutex::{Mutex, pthread_mutex_lock, pthread_mutex_unlock};
 use crate::numbered::Numbered as _;
@@ -294,6 +294,9 @@ impl Wait<'_> {
             recorded.end();
         }
         cond.leave();
+        if node.signalled_at().is_some() && !node.is_requeued() {
+            give_way(mutex);
+        }
         // This thread held the mutex, so locking fails only for a robust mutex; POSIX reports that
         // error.
         let locked = pthread_mutex_lock(mutex);

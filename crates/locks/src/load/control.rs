@@ -180,6 +180,18 @@ impl<R: Rules> Waiter<R> {
         }
     }
 
+    /// The acquisitions so far of a lock that the thread expects to make no progress
+    /// ([`parks_at_once`](ThreadState::parks_at_once)).
+    #[inline]
+    fn acquisitions_without_progress<X: Context>(wait: &Wait<'_, X>) -> Option<u32> {
+        let state = wait.process.thread_state();
+        if !state.parks_at_once {
+            return None;
+        }
+        wait.process.set_thread_state(ThreadState { parks_at_once: false, ..state });
+        wait.lock.acquisitions()
+    }
+
     /// Whether the lock made no progress for longer than the bound: its holder is off the
     /// processor, or has a long section.
     #[inline]
@@ -210,7 +222,7 @@ impl<R: Rules> Waiter<R> {
             self.pin_holder(wait); // `park` pins the holder otherwise
             return false;
         }
-        self.bound = (2 * self.bound).min(LONG_WAIT_NS);
+        self.bound = (2 * self.bound).clamp(NO_PROGRESS_NS, LONG_WAIT_NS);
         true
     }
 
@@ -339,14 +351,15 @@ impl<R: Rules> LoadManager for ControlWith<R> {
     type Waiter = Waiter<R>;
 
     #[inline]
-    fn begin_wait<X: Context>(_: &Wait<'_, X>, now: u64) -> Waiter<R> {
+    fn begin_wait<X: Context>(wait: &Wait<'_, X>, now: u64) -> Waiter<R> {
+        let acquisitions = Waiter::<R>::acquisitions_without_progress(wait);
         Waiter {
             polled: 0,
             last_turn: now,
-            acquisitions: None,
+            acquisitions,
             check_at: 0,
             progress_at: 0,
-            bound: NO_PROGRESS_NS,
+            bound: if acquisitions.is_some() { 0 } else { NO_PROGRESS_NS },
             no_claim_before: now + Waiter::<R>::delay(),
             yield_at: now + YIELD_EVERY_NS,
             knows_need: false,

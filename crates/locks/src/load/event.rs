@@ -8,7 +8,7 @@
 //!    poller stops, and starts the controller.
 //! 2. A thread that polls for more than 1 % of its time starts the controller.
 
-use super::Context;
+use super::{Context, ThreadState};
 use crate::primitive::turn::LONGEST_TURN_NS;
 use crate::primitive::{Clock as _, Spin as _, Threads as _};
 
@@ -26,6 +26,12 @@ const YIELD_EVERY_NS: u64 = 4_000;
 /// Longest polling time of a thread that finds no room. A poller whose event has come leaves within
 /// this time, often to bring about the event of the thread without room.
 const FULL_NS: u64 = 1_000;
+
+/// A yield that takes longer than this has cost more than the system calls to park and be woken.
+const LONG_YIELD_NS: u64 = 25_000;
+
+/// Number of waits of a thread that park after one long yield.
+const PARKS: u32 = 15;
 
 /// Polls `is_done` from the time `begin` until it is true, the time is `end`, or another thread
 /// needs the processor. Returns the time at which it was true.
@@ -74,6 +80,28 @@ pub fn poll<X: Context>(
     done.then_some(now)
 }
 
+/// Lets another thread release its lock, for a thread that was woken inside that thread's critical
+/// section, perhaps on the same processor, and waits for the lock next.
+///
+/// A yield suffices if the other thread soon waits for something itself. If that thread runs on
+/// after its release, the yield takes long, and this thread's next waits park at once: the release
+/// then wakes it. (CPython, 8 threads on 2 processors, relative to libc: .89 if the woken thread
+/// polls, .96 if it yields, 1.02 if it parks, 1.03 by this rule. A queue with 16 producers and
+/// consumers: 2.0, 2.3, 1.5 and 2.2.)
+#[cold]
+pub fn give_way<X: Context>(process: X) {
+    let state = process.thread_state();
+    if state.parks > 0 {
+        let parks = state.parks - 1;
+        return process.set_thread_state(ThreadState { parks, parks_at_once: true, ..state });
+    }
+    let begin = X::Machine::now();
+    X::Machine::yield_now();
+    if X::Machine::now() - begin > LONG_YIELD_NS {
+        process.set_thread_state(ThreadState { parks: PARKS, ..state });
+    }
+}
+
 /// Whether the process has a processor for a poller, now or soon.
 #[inline]
 fn may_poll(process: impl Context) -> bool {
@@ -98,8 +126,9 @@ fn report(process: impl Context, begin: u64, now: u64) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::load::LoadControl;
+    use crate::load::one_thread::OneThread;
     use crate::load::sensor::LiveLoad;
-    use crate::load::{LoadControl, ThreadState};
     use crate::primitive::Native;
     use core::sync::atomic::AtomicU32;
     use core::sync::atomic::Ordering::Relaxed;
@@ -176,6 +205,19 @@ mod tests {
             poll(process, || looks.fetch_add(1, Relaxed) > 0)
         };
         assert_eq!([1, 2, 3].map(polls), [true, true, false]);
+    }
+
+    #[test]
+    fn waits_after_a_long_yield_park_at_once() {
+        let process = OneThread::new();
+        process.set_thread_state(ThreadState { parks: 2, ..ThreadState::default() });
+        let parks = [0; 3].map(|_| {
+            give_way(process);
+            let state = process.thread_state();
+            process.set_thread_state(ThreadState { parks_at_once: false, ..state });
+            state.parks_at_once
+        });
+        assert_eq!(parks, [true, true, false]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use libc::ETIMEDOUT;
 use unconvoy_locks::load::event;
-use unconvoy_locks::load::history::{History, SHORT_NS};
+use unconvoy_locks::load::history::{History, LONGEST_POLL_NS};
 use unconvoy_locks::load::{Context as _, ThreadState};
 use unconvoy_locks::lock::Process as _;
 use unconvoy_locks::primitive::{Clock as _, Native};
@@ -41,7 +41,7 @@ impl Wait<'_> {
         let end = self.node.signalled_at().unwrap_or_else(Native::now);
         // A time-out is a long wait, whatever its length: a program that waits for a fixed time
         // should not use a processor meanwhile.
-        let least = if result == ETIMEDOUT { SHORT_NS + 1 } else { 0 };
+        let least = if result == ETIMEDOUT { LONGEST_POLL_NS + 1 } else { 0 };
         self.record(before, end.saturating_sub(begin).max(least));
         result
     }
@@ -50,7 +50,7 @@ impl Wait<'_> {
     #[inline]
     fn poll(&self, begin: u64, deadline: Option<Deadline>) -> Option<u64> {
         let deadline = deadline.map_or(u64::MAX, Deadline::next_look);
-        let end = deadline.min(begin + SHORT_NS);
+        let end = deadline.min(begin + LONGEST_POLL_NS);
         let is_done = || self.node.is_signalled();
         event::poll(Native::context(), begin, end, is_done)
     }

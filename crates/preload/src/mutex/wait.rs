@@ -3,7 +3,7 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use unconvoy_locks::load::{Context as _, ThreadState};
+use unconvoy_locks::load::{Context as _, ThreadState, event};
 use unconvoy_locks::lock::Process as _;
 use unconvoy_locks::primitive::Native;
 
@@ -89,5 +89,12 @@ pub(crate) fn record_requeued(mutex: &Mutex, signalled: u32) {
 pub(crate) fn restore_parked_bit(mutex: &Mutex) {
     if !mutex.is_libcs() {
         (mutex.pair().set_parked_bit)(mutex.words());
+    }
+}
+
+/// Before a thread that was woken inside a critical section of the mutex takes the mutex.
+pub(crate) fn give_way(mutex: &Mutex) {
+    if !mutex.is_libcs() && (mutex.pair().is_locked)(mutex.words()) {
+        event::give_way(Native::context());
     }
 }

@@ -22,6 +22,15 @@ fn lock_without_progress_makes_waiter_park_at_second_check() {
 }
 
 #[test]
+fn one_wait_parks_at_once_on_request() {
+    let (process, eventcount, lock) = (OneThread::new(), Eventcount::new(), Busy::default());
+    process.set_thread_state(ThreadState { parks_at_once: true, ..ThreadState::default() });
+    let wait = process.wait(&eventcount, &lock);
+    let left = [0, 1].map(|_| leaves_after(&wait, 0, 1000));
+    assert_eq!(left, [Some(0), Some(20)]);
+}
+
+#[test]
 fn waiter_has_acquisitions_counted_before_it_parks() {
     let (process, eventcount) = (OneThread::new(), Eventcount::new());
     let left = [0, 1].map(|progress| {
