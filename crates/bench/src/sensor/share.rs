@@ -16,7 +16,7 @@ use crate::messages;
 use crate::process;
 use crate::threads::Threads;
 
-/// Longest time for contention to bring up a controller.
+/// Longest time for contention to bring up a controller, and for the controller to exit after it.
 const START: Duration = Duration::from_secs(5);
 /// Time from the controller's start until the load is steady.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -38,15 +38,27 @@ pub struct Share {
 /// A row's name and its value.
 type Account = (&'static str, fn(&Share) -> f64);
 
-/// Measures one window of `seconds`.
-pub fn measure(contenders: u32, seconds: f64) -> anyhow::Result<Share> {
-    let _contenders = Threads::contend(contenders, SECTION)?;
+/// Waits for up to [`START`] until a controller runs or none does. Returns whether it is so.
+fn wait_for_controller(runs: bool) -> bool {
     let started = Instant::now();
-    while controller_report().thread == 0 {
+    while (controller_report().thread != 0) != runs {
         if started.elapsed() > START {
-            bail!(messages::no_controller(START.as_secs(), contenders));
+            return false;
         }
         thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// Measures one window of `seconds`.
+pub fn measure(contenders: u32, seconds: f64) -> anyhow::Result<Share> {
+    // The controller of an earlier window may be about to exit.
+    if !wait_for_controller(false) {
+        bail!(messages::controller_stayed(START.as_secs()));
+    }
+    let _contenders = Threads::contend(contenders, SECTION)?;
+    if !wait_for_controller(true) {
+        bail!(messages::no_controller(START.as_secs(), contenders));
     }
     thread::sleep(SETTLE);
 
