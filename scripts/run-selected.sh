@@ -11,15 +11,16 @@ case " ${ONLY:-$CARGO_PKG_NAME} " in
 *) exit ;;
 esac
 
-# Each test has a time-out of its own; this one is for the tests' own errors. It is a grandchild, so
-# that the program does not find an unknown child.
+# Each test has a time-out of its own; this one is for errors of the tests. The watcher is a
+# grandchild, so that the program does not find an unknown child. It opens the program's output only
+# to write: rustdoc waits until nobody has the output open.
 (
 	{
-		timeout "${UNCONVOY_TEST_SECONDS:-2400}" tail --pid=$$ -s .1 -f /dev/null || {
+		timeout 2400 tail --pid=$$ -s .1 -f /dev/null || {
 			echo "$1 does not end"
 			gdb -p $$ -batch -ex 'thread apply all bt'
 			kill -ABRT $$
-		}
-	} </dev/null >&2 &
+		} >/proc/$$/fd/2
+	} </dev/null >/dev/null 2>&1 &
 )
 exec "$@"
