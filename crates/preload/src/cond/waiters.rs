@@ -262,7 +262,7 @@ impl<'a> Taken<'a> {
         let Some(eventcount) = eventcount else { return Native::unpark(state, 1) };
         // SAFETY: the kernel checks that the two words are mapped. If the waiter does not sleep
         // yet, it finds itself signalled, and nothing is requeued.
-        let _ = unsafe {
+        let requeued = unsafe {
             syscalls::syscall!(
                 syscalls::Sysno::futex,
                 state,
@@ -273,5 +273,8 @@ impl<'a> Taken<'a> {
                 0
             )
         };
+        if requeued.is_err() {
+            Native::unpark(state, 1);
+        }
     }
 }

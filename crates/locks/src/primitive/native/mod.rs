@@ -35,6 +35,9 @@ pub struct Native;
 /// The kernel's value (`include/uapi/linux/sched.h`).
 const SCHED_DEADLINE: usize = 6;
 
+/// Number of times that a failing wake-up is tried.
+const WAKE_ATTEMPTS: u32 = 3;
+
 /// The type of `clock_gettime`.
 #[doc(hidden)]
 pub type ReadClock = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
@@ -113,9 +116,17 @@ impl Parking for Native {
         use syscalls::{Sysno, syscall};
         probe::wake(word.addr(), count as usize);
         let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: for a private futex the kernel hashes the address and does not read it, so the
-        // lock may already be freed.
-        let _ = unsafe { syscall!(Sysno::futex, word, operation, count.min(i32::MAX as u32)) };
+        // A wake-up that failed would be lost. Linux documents no error for it, but a tracer or a
+        // filter of system calls may return one.
+        for _ in 0..WAKE_ATTEMPTS {
+            // SAFETY: for a private futex the kernel hashes the address and does not read it, so
+            // the lock may already be freed.
+            let woken =
+                unsafe { syscall!(Sysno::futex, word, operation, count.min(i32::MAX as u32)) };
+            if woken.is_ok() {
+                break;
+            }
+        }
     }
 }
 
