@@ -155,6 +155,7 @@ test-busy: setup-tests
 # SECONDS each: the stress test, the differential test, four programs beside disturbances, and the
 # longest wait on 256 simulated contexts, of which half an hour simulates only a part.
 SECONDS ?= 1800
+soak: export LIMIT = $(shell expr 8 '*' $(SECONDS) + 2400)
 soak: setup-tests-all build-tests
 	@mkdir -p target
 	$(CC) -std=c11 -D_GNU_SOURCE -O2 -pthread -o target/stress crates/preload/tests/c/stress.c

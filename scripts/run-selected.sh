@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs a test program if its package is among the names in $ONLY (default: all) and not among those
 # in $EXCEPT. The Makefile makes this cargo's runner, so that `cargo test` builds one selection of
-# packages and runs the tests of some.
+# packages and runs the tests of some. A program that has not ended after $LIMIT seconds (default:
+# 2400) prints its stacks and ends.
 set -eu
 case " ${EXCEPT:-} " in
 *" $CARGO_PKG_NAME "*) exit ;;
@@ -16,7 +17,7 @@ esac
 # to write: rustdoc waits until nobody has the output open.
 (
 	{
-		timeout 2400 tail --pid=$$ -s .1 -f /dev/null || {
+		timeout "${LIMIT:-2400}" tail --pid=$$ -s .1 -f /dev/null || {
 			echo "$1 does not end"
 			gdb -p $$ -batch -ex 'thread apply all bt'
 			kill -ABRT $$
