@@ -4,7 +4,7 @@
 //! long as that, and then sleeps, pays at most twice what the better choice would have cost
 //! (Karlin, Li, Manasse and Owicki, *Empirical Studies of Competitive Spinning for a Shared-Memory
 //! Multiprocessor*, SOSP 1991). The history spares programs with long waits this cost as well: each
-//! long wait in a row doubles the number of waits that do not poll.
+//! long wait in a row multiplies the number of waits that do not poll by four.
 
 /// Longest poll. A wake-up on a virtual machine (Xeon, 2
 /// processors) takes 28 us from the signal until the waiter runs. A thread whose signaller is just
