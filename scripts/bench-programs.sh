@@ -36,8 +36,9 @@ export PROGRAMS_CACHE
 failed=
 for name in "$@"; do
 	script=$programs/$name.sh
-	# The comment below the script's first line names the benchmark.
-	what=$(sed -n "2{s/^# //;s/; SECONDS .*//;s/THREADS/N/g;p}" "$script")
+	# The first sentence of the comment below the script's first line names the benchmark.
+	what=$(sed -n '2,/^[^#]/s/^# //p' "$script" | tr '\n' ' ' |
+		sed 's/\. .*//;s/THREADS/N/g')
 	ready=1
 	for count in $(echo "$threads" | tr , ' '); do
 		"$script" "$count" 1 >/dev/null || ready=

@@ -6,7 +6,6 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
@@ -20,8 +19,8 @@ use unconvoy_measure::record::Record;
 use unconvoy_measure::statistics::{short, shown};
 use unconvoy_measure::table::Table;
 
+use crate::controller;
 use crate::goals;
-use crate::messages;
 use crate::options::Common;
 use crate::process;
 use crate::threads::Threads;
@@ -33,8 +32,6 @@ const NAP: Duration = Duration::from_millis(1);
 const SETTLE: Duration = Duration::from_millis(50);
 /// Duration of the contention before the third phase.
 const CONTENTION: Duration = Duration::from_millis(300);
-/// Time limit for the controller's exit, which takes a few tenths of a second without contention.
-const LEAVE: Duration = Duration::from_secs(5);
 
 /// Options of `idle`.
 #[derive(Debug, Args)]
@@ -136,13 +133,7 @@ fn after_contention(seconds: f64) -> anyhow::Result<Counts> {
     let contenders = Threads::contend(4 * processors(), Duration::from_nanos(100))?;
     thread::sleep(CONTENTION);
     drop(contenders);
-    let ended = Instant::now();
-    while controller_report().running || controller_report().thread != 0 {
-        if ended.elapsed() > LEAVE {
-            bail!(messages::controller_stayed(LEAVE.as_secs()));
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
+    controller::await_exit()?;
     thread::sleep(SETTLE);
     window(seconds, 0, controller_report().starts.wrapping_sub(starts))
 }

@@ -8,7 +8,8 @@
 //! | [`goals`] | the goals, as one table |
 //! | [`options`] | options that several benchmarks share |
 //! | [`grid`] | tables over thread counts |
-//! | [`threads`], [`readings`] | contending threads of this process; the runs of a record |
+//! | [`threads`], [`controller`] | contending threads of this process, and its controller |
+//! | [`readings`] | the runs of a record |
 //! | [`cli`] | the list of benchmarks, whose options are in their modules |
 //! | the others | one benchmark each |
 //!
@@ -29,6 +30,7 @@ pub mod setup;
 pub mod threads;
 
 mod condvar;
+mod controller;
 mod counter;
 mod idle;
 mod memory;

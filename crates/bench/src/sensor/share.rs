@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde::Serialize;
 use unconvoy::runtime::controller_report;
 use unconvoy_measure::cells::Samples;
@@ -11,13 +11,12 @@ use unconvoy_measure::goal::Judgement;
 use unconvoy_measure::statistics::short;
 use unconvoy_measure::table::Table;
 
+use crate::controller;
 use crate::goals;
 use crate::messages;
 use crate::process;
 use crate::threads::Threads;
 
-/// Longest time for contention to bring up a controller, and for the controller to exit after it.
-const START: Duration = Duration::from_secs(5);
 /// Time from the controller's start until the load is steady.
 const SETTLE: Duration = Duration::from_millis(200);
 const SECTION: Duration = Duration::from_nanos(100);
@@ -38,28 +37,12 @@ pub struct Share {
 /// A row's name and its value.
 type Account = (&'static str, fn(&Share) -> f64);
 
-/// Waits for up to [`START`] until a controller runs or none does. Returns whether it is so.
-fn wait_for_controller(runs: bool) -> bool {
-    let started = Instant::now();
-    while (controller_report().thread != 0) != runs {
-        if started.elapsed() > START {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    true
-}
-
 /// Measures one window of `seconds`.
 pub fn measure(contenders: u32, seconds: f64) -> anyhow::Result<Share> {
     // The controller of an earlier window may be about to exit.
-    if !wait_for_controller(false) {
-        bail!(messages::controller_stayed(START.as_secs()));
-    }
+    controller::await_exit()?;
     let _contenders = Threads::contend(contenders, SECTION)?;
-    if !wait_for_controller(true) {
-        bail!(messages::no_controller(START.as_secs(), contenders));
-    }
+    controller::await_start(contenders)?;
     thread::sleep(SETTLE);
 
     let (begin, before) = (Instant::now(), controller_report());

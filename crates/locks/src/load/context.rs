@@ -41,8 +41,8 @@ pub struct ThreadState {
     /// Number of waiters that the thread has signalled and requeued there, or
     /// [`BROADCAST`](super::pollers::BROADCAST).
     pub requeued: u32,
-    /// Whether the thread's next wait parks at once, under [load control](super::control). Other load
-    /// managers ignore this.
+    /// Whether the thread's next wait parks at once under [load control](super::control). Other
+    /// load managers ignore this.
     pub parks_at_once: bool,
     /// Number of next waits for events after which the thread does not
     /// [yield](super::event::give_way).
