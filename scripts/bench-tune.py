@@ -160,9 +160,12 @@ class Cell:
 
 
 def strategy_of(advice):
-    """A strategy file with the entries of one advice."""
-    text = 'version = 1\n[process]\nlock = "libc"\n'
+    """A strategy file with what one advice chooses: for the whole process, or by entries."""
+    whole = [choice["lock"] for choice in advice["strategy"] if not choice["entry"]]
+    text = f'version = 1\n[process]\nlock = "{(whole or ["libc"])[0]}"\n'
     for choice in advice["strategy"]:
+        if not choice["entry"]:
+            continue
         keys = {key.replace("_", "-"): value for key, value in choice["entry"].items() if value}
         name = keys.pop("key")
         keys = {name: keys.pop("name"), **keys, "lock": choice["lock"]}

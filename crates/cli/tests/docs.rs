@@ -320,7 +320,7 @@ fn number(record: &serde_json::Value, configuration: &str, threads: u64, pointer
 }
 
 #[test]
-fn readme_numbers_match_their_records() {
+fn numbers_in_prose_match_their_records() {
     let record = |name: &str| -> serde_json::Value {
         let path = repository().join(format!("docs/records/{name}.json"));
         serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
@@ -360,6 +360,14 @@ fn readme_numbers_match_their_records() {
     ] {
         assert!(readme.contains(&claim), "README.md lacks: {claim}");
     }
+    let page = "how-to/thread-per-connection.md";
+    let claim = format!(
+        "with 32 threads Jain's index is {:.2}, libc's {:.2}",
+        jain("default"),
+        jain("libc")
+    );
+    let text = fs::read_to_string(repository().join("docs").join(page)).unwrap();
+    assert!(text.contains(&claim), "{page} lacks: {claim}");
 }
 
 /// The ratios of the rounds whose two runs began with processors at the same distance, sorted.
