@@ -13,9 +13,13 @@ finished step. Paths are relative to the repository's root.
     fresh    libc, the default, the oracle's best three and tune's strategy, in new interleaved runs
     advice   a profile, and libc against the first remedy of its advice
 
-To publish: scripts/bench-tune.py --out docs/records/tune
-            scripts/tune-table.py docs/records/tune/*.json |
-                scripts/write-block.py docs/evaluation/tune.md table
+To publish, on a machine with hardware transactions:
+
+    scripts/bench-tune.py --out docs/records/tune
+    scripts/tune-table.py docs/records/tune/*.json |
+        scripts/write-block.py docs/evaluation/tune.md table
+
+On others: docs/records/tune-without-rtm, and the block `without`.
 """
 
 import argparse
