@@ -12,12 +12,15 @@ use crate::messages::search as messages;
 
 /// Part of the time after the profile for the confirmation.
 const CONFIRMATION: f64 = 0.35;
-/// Part of the time for trials that configurations of the whole process may take.
+/// Part of the time for trials that configurations of the whole process may take if single locks
+/// are tried, too.
 const PROCESS: f64 = 0.6;
 /// A trial of fewer rounds shows little.
 const ROUNDS: f64 = 4.0;
 /// Rounds of the confirmation, if time permits: fewer have wide intervals, and more show nothing.
 const FRESH: [usize; 2] = [5, 60];
+/// A difference need not be known more closely than to this part of it.
+const PRECISION: f64 = 0.1;
 /// Fewest fresh rounds: two have an interval, but hardly ever a narrow one.
 const FEWEST: f64 = 3.0;
 /// libc, the default and the best.
@@ -30,13 +33,17 @@ pub struct Budget {
     until_s: f64,
     /// One run at each thread count under libc.
     run_s: f64,
+    /// Part of the time for trials that configurations of the whole process may take.
+    process: f64,
 }
 
 impl Budget {
-    pub fn new(record: &Record, elapsed_s: f64) -> Self {
+    /// The time that is left. `tries_locks`: single locks are tried, too.
+    pub fn new(record: &Record, elapsed_s: f64, tries_locks: bool) -> Self {
         let first = record.round(Stage::First, 1);
         let run_s = first.map(|run| run.wall_s + OVERHEAD).sum();
-        Budget { from_s: elapsed_s, until_s: record.plan.budget_s, run_s }
+        let process = if tries_locks { PROCESS } else { 1.0 };
+        Budget { from_s: elapsed_s, until_s: record.plan.budget_s, run_s, process }
     }
 
     fn trials(&self) -> f64 {
@@ -50,7 +57,7 @@ impl Budget {
 
     /// When the trials of configurations of the whole process end.
     pub fn process_until(&self) -> f64 {
-        self.from_s + PROCESS * self.trials()
+        self.from_s + self.process * self.trials()
     }
 
     /// When the trials of entries for single locks end.
@@ -65,13 +72,13 @@ impl Budget {
 
     /// The number of configurations besides libc and the default for which the time suffices.
     pub fn configurations(&self) -> usize {
-        let fit = PROCESS * self.trials() / (ROUNDS * self.run_s);
+        let fit = self.process * self.trials() / (ROUNDS * self.run_s);
         ((fit - 2.0).max(1.0)) as usize
     }
 
     /// The number of candidates with entries, likewise.
     pub fn entries(&self) -> usize {
-        let fit = (1.0 - PROCESS) * self.trials() / (ROUNDS * self.run_s);
+        let fit = (1.0 - self.process) * self.trials() / (ROUNDS * self.run_s);
         ((fit - 1.0).max(0.0)) as usize
     }
 
@@ -116,10 +123,12 @@ pub fn round_seconds(record: &Record, candidate: usize) -> f64 {
     run * record.plan.threads.len() as f64
 }
 
-/// The number of fresh rounds: as many as show a difference of 2 % with the noise of the trials,
-/// and as fit into the time, in rounds, that is left.
-pub fn confirmation_rounds(noise: Option<Interval>, left: f64) -> usize {
-    let wanted = noise.map_or(FRESH[0], |noise| noise.count_for(WORTH / 2.0));
+/// The number of fresh rounds: as many as show each of these differences to 1 %, or a large one to
+/// a tenth, with the noise that it has in the trials, and as fit into the time, in rounds, that is
+/// left.
+pub fn confirmation_rounds(trials: &[Interval], left: f64) -> usize {
+    let rounds = |it: &Interval| it.count_for((PRECISION * it.centre.abs()).max(WORTH / 2.0));
+    let wanted = trials.iter().map(rounds).max().unwrap_or(FRESH[0]);
     wanted.clamp(FRESH[0], FRESH[1]).min(left.max(FEWEST) as usize)
 }
 
@@ -128,7 +137,7 @@ mod tests {
     use super::*;
 
     fn budget(run_s: f64) -> Budget {
-        Budget { from_s: 10.0, until_s: 300.0, run_s }
+        Budget { from_s: 10.0, until_s: 300.0, run_s, process: PROCESS }
     }
 
     #[test]
@@ -149,14 +158,31 @@ mod tests {
     }
 
     #[test]
+    fn without_locks_to_try_more_configurations_are() {
+        let [with, without] = [PROCESS, 1.0].map(|process| Budget { process, ..budget(3.0) });
+        assert!(without.configurations() > with.configurations());
+        assert_eq!((without.entries(), without.process_until()), (0, without.locks_until()));
+    }
+
+    fn difference(centre: f64, margin: f64) -> Interval {
+        Interval { count: 8, centre, low: centre - margin, high: centre + margin }
+    }
+
+    #[test]
     fn confirmation_has_more_rounds_with_more_noise() {
-        let noise =
-            |margin: f64| Some(Interval { count: 8, centre: 0.0, low: -margin, high: margin });
-        assert_eq!(confirmation_rounds(None, 100.0), FRESH[0]);
-        assert_eq!(confirmation_rounds(noise(0.001), 100.0), FRESH[0]);
-        assert!((10..=30).contains(&confirmation_rounds(noise(0.015), 100.0)));
-        assert_eq!(confirmation_rounds(noise(0.2), 100.0), FRESH[1]);
-        assert_eq!(confirmation_rounds(noise(0.2), 7.9), 7);
-        assert_eq!(confirmation_rounds(noise(0.2), -3.0), 3);
+        let rounds = |margin, left| confirmation_rounds(&[difference(0.0, margin)], left);
+        assert_eq!(confirmation_rounds(&[], 100.0), FRESH[0]);
+        assert_eq!(rounds(0.001, 100.0), FRESH[0]);
+        assert!((10..=30).contains(&rounds(0.015, 100.0)));
+        assert_eq!(rounds(0.2, 100.0), FRESH[1]);
+        assert_eq!(rounds(0.2, 7.9), 7);
+        assert_eq!(rounds(0.2, -3.0), 3);
+    }
+
+    #[test]
+    fn clear_difference_is_confirmed_in_few_rounds() {
+        let (clear, open) = (difference(0.5, 0.03), difference(0.01, 0.03));
+        assert_eq!(confirmation_rounds(&[clear], 100.0), FRESH[0]);
+        assert_eq!(confirmation_rounds(&[clear, open], 100.0), FRESH[1]);
     }
 }

@@ -225,6 +225,11 @@ pub fn of_process(costs: &Costs, facts: Facts, most: usize) -> Vec<Candidate> {
     plain.chain(Candidate::advised(costs).into_iter().chain(others).take(most)).collect()
 }
 
+/// Whether single locks are worth trying.
+pub fn has_locks(costs: &Costs) -> bool {
+    !of_locks(&Candidate::of_process(&NAMED[DEFAULT]), costs).is_empty()
+}
+
 /// Candidates that give single locks another algorithm than `base` does.
 pub fn of_locks(base: &Candidate, costs: &Costs) -> Vec<Candidate> {
     if costs.is_little() {

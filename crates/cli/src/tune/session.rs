@@ -68,10 +68,10 @@ impl Session<'_> {
     pub fn search(&mut self) -> Result<(), Stop> {
         self.first()?;
         self.profile()?;
-        let budget = Budget::new(&self.record, self.elapsed());
+        let costs = self.record.costs.clone().unwrap_or_default();
+        let budget = Budget::new(&self.record, self.elapsed(), candidates::has_locks(&costs));
         budget.check().map_err(Stop::Undecided)?;
         if self.record.candidates.is_empty() {
-            let costs = self.record.costs.clone().unwrap_or_default();
             let facts = Facts {
                 processors: self.record.context.machine.processors,
                 threads: self.record.plan.threads.iter().copied().max().flatten(),
@@ -136,11 +136,7 @@ impl Session<'_> {
     fn trials(&mut self, budget: &Budget) -> Result<usize, Stop> {
         let members = self.of_stage(Stage::Process);
         let costs = self.record.costs.clone().unwrap_or_default();
-        let until_s = match candidates::of_locks(&self.record.candidates[DEFAULT], &costs)[..] {
-            [] => budget.locks_until(),
-            _ => budget.process_until(),
-        };
-        let base = self.race(Stage::Process, &members, until_s)?;
+        let base = self.race(Stage::Process, &members, budget.process_until())?;
         if self.of_stage(Stage::Locks).is_empty() {
             let more = candidates::of_locks(&self.record.candidates[base], &costs);
             self.record.candidates.extend(more.into_iter().take(budget.entries()));
@@ -213,7 +209,12 @@ impl Session<'_> {
             0 if members.len() > simple.len() => Some(simple.len()),
             _ => race.leader(is_eligible).or_else(|| race.leader(|_| true)),
         };
-        Ok(leader.map_or(LIBC, |index| members[index]))
+        // The luckier one of equals is no reason for an entry.
+        let is_chosen = |index| stage == Stage::Process || race.seems_better(index, 0);
+        match leader {
+            Some(index) if race.rounds() > 0 && !is_chosen(index) => Ok(members[0]),
+            leader => Ok(leader.map_or(LIBC, |index| members[index])),
+        }
     }
 
     /// The members that can run here.
@@ -307,7 +308,7 @@ impl Session<'_> {
         let members = self.prepared(&members);
         let seconds = self.round_seconds(members.iter().copied());
         let left = (budget.until() - self.elapsed()) / seconds;
-        let rounds = budget::confirmation_rounds(self.noise(best), left);
+        let rounds = budget::confirmation_rounds(&self.differences(best), left);
         let rounds = *self.record.fresh_rounds.get_or_insert(rounds);
         let done = self.record.rounds(Stage::Confirmation);
         let mut ended = Ok(());
@@ -354,8 +355,8 @@ impl Session<'_> {
         }
     }
 
-    /// The comparison of the best with the simpler ones in the trials that is the least certain.
-    fn noise(&self, best: usize) -> Option<Interval> {
+    /// What the trials say about the differences that the confirmation measures.
+    fn differences(&self, best: usize) -> Vec<Interval> {
         let pairs = [[best, LIBC], [best, DEFAULT], [DEFAULT, LIBC]];
         let intervals = pairs.into_iter().filter(|[a, b]| a != b).filter_map(|[a, b]| {
             let rounds = 1..=self.record.rounds(Stage::Process);
@@ -363,7 +364,7 @@ impl Session<'_> {
             let values = rounds.filter_map(|round| Some(score(round, a)? - score(round, b)?));
             Interval::of(&values.collect::<Vec<_>>(), self.record.plan.error_rate)
         });
-        intervals.max_by(|a, b| a.margin().total_cmp(&b.margin()))
+        intervals.collect()
     }
 
     /// How long a round of these candidates probably takes.
