@@ -1,6 +1,7 @@
 #!/bin/sh
 # Measures real programs with and without unconvoy, 25 minutes for all. Requires a quiet machine,
-# `make build`, and the packages in scripts/packages-programs.txt.
+# `make build`, and the packages in scripts/packages-programs.txt. Paths are relative to the
+# repository's root, so that records hold no other path.
 #
 #   scripts/bench-programs.sh [OUTDIR [NAME...]]   OUTDIR: results (default .bench-programs);
 #                                                  NAME: a script programs/NAME.sh
@@ -10,11 +11,11 @@
 #             scripts/write-block.py docs/evaluation/programs.md table
 set -eu
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$(dirname "$0")/.."
 out=${1:-.bench-programs}
 [ $# = 0 ] || shift
-programs=$root/crates/bench/workloads/programs
-unconvoy=${UNCONVOY:-$root/target/release/unconvoy}
+programs=crates/bench/workloads/programs
+unconvoy=${UNCONVOY:-target/release/unconvoy}
 cores=$(nproc)
 threads=${THREADS:-$cores,$((4 * cores))}
 mkdir -p "$out"

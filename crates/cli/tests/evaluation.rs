@@ -183,6 +183,16 @@ fn list_covers_the_generated_blocks() {
     }
 }
 
+/// A record's command works in any clone.
+#[test]
+fn records_name_no_path_outside_the_repository() {
+    let mut records = Command::new("git");
+    records.args(["grep", "-lE", "[\" ](/tmp|/home|/root)/", "--", "docs/records/*.json"]);
+    let found = records.current_dir(repository()).output().expect("git searches");
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "", "these name other paths");
+    assert_eq!(found.status.code(), Some(1), "git grep found nothing");
+}
+
 /// The numbers in a text: `.941` for both `0.941` and `.941`.
 fn numbers(text: &str) -> Vec<String> {
     let words = text.split(|it: char| !it.is_ascii_digit() && it != '.');

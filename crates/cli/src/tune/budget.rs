@@ -125,10 +125,11 @@ pub fn round_seconds(record: &Record, candidate: usize) -> f64 {
 
 /// The number of fresh rounds: as many as show each of these differences to 1 %, or a large one to
 /// a tenth, with the noise that it has in the trials, and as fit into the time, in rounds, that is
-/// left.
-pub fn confirmation_rounds(trials: &[Interval], left: f64) -> usize {
-    let rounds = |it: &Interval| it.count_for((PRECISION * it.centre.abs()).max(WORTH / 2.0));
-    let wanted = trials.iter().map(rounds).max().unwrap_or(FRESH[0]);
+/// left. `None` is a difference that the trials did not show, and that may be small.
+pub fn confirmation_rounds(trials: &[Option<Interval>], left: f64) -> usize {
+    let precision = if trials.contains(&None) { 0.0 } else { PRECISION };
+    let rounds = |it: &Interval| it.count_for((precision * it.centre.abs()).max(WORTH / 2.0));
+    let wanted = trials.iter().flatten().map(rounds).max().unwrap_or(FRESH[0]);
     wanted.clamp(FRESH[0], FRESH[1]).min(left.max(FEWEST) as usize)
 }
 
@@ -164,8 +165,8 @@ mod tests {
         assert_eq!((without.entries(), without.process_until()), (0, without.locks_until()));
     }
 
-    fn difference(centre: f64, margin: f64) -> Interval {
-        Interval { count: 8, centre, low: centre - margin, high: centre + margin }
+    fn difference(centre: f64, margin: f64) -> Option<Interval> {
+        Some(Interval { count: 8, centre, low: centre - margin, high: centre + margin })
     }
 
     #[test]
@@ -184,5 +185,6 @@ mod tests {
         let (clear, open) = (difference(0.5, 0.03), difference(0.01, 0.03));
         assert_eq!(confirmation_rounds(&[clear], 100.0), FRESH[0]);
         assert_eq!(confirmation_rounds(&[clear, open], 100.0), FRESH[1]);
+        assert_eq!(confirmation_rounds(&[clear, None], 100.0), FRESH[1]);
     }
 }

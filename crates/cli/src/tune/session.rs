@@ -308,7 +308,7 @@ impl Session<'_> {
         let members = self.prepared(&members);
         let seconds = self.round_seconds(members.iter().copied());
         let left = (budget.until() - self.elapsed()) / seconds;
-        let rounds = budget::confirmation_rounds(&self.differences(best), left);
+        let rounds = budget::confirmation_rounds(&self.expected(best), left);
         let rounds = *self.record.fresh_rounds.get_or_insert(rounds);
         let done = self.record.rounds(Stage::Confirmation);
         let mut ended = Ok(());
@@ -355,10 +355,11 @@ impl Session<'_> {
         }
     }
 
-    /// What the trials say about the differences that the confirmation measures.
-    fn differences(&self, best: usize) -> Vec<Interval> {
+    /// The differences that the confirmation measures, as far as the trials of configurations of
+    /// the process show them.
+    fn expected(&self, best: usize) -> Vec<Option<Interval>> {
         let pairs = [[best, LIBC], [best, DEFAULT], [DEFAULT, LIBC]];
-        let intervals = pairs.into_iter().filter(|[a, b]| a != b).filter_map(|[a, b]| {
+        let intervals = pairs.into_iter().filter(|[a, b]| a > b).map(|[a, b]| {
             let rounds = 1..=self.record.rounds(Stage::Process);
             let score = |round, it| self.record.score_of(Stage::Process, round, it);
             let values = rounds.filter_map(|round| Some(score(round, a)? - score(round, b)?));

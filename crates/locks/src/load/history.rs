@@ -6,11 +6,10 @@
 //! Multiprocessor*, SOSP 1991). The history spares programs with long waits this cost as well: each
 //! long wait in a row multiplies the number of waits that do not poll by four.
 
-/// Longest poll. A wake-up on a virtual machine (Xeon, 2
-/// processors) takes 28 us from the signal until the waiter runs. A thread whose signaller is just
-/// being woken must poll for longer, or one interruption makes the two threads sleep in turn for
-/// dozens of waits. (Two threads that alternate: 1.43 M round trips a second with 20 us, 1.66 M
-/// with 50 us.)
+/// Longest poll. A wake-up on a virtual machine (Xeon, 2 processors) takes 28 us from the signal
+/// until the waiter runs. A thread whose signaller is just being woken must poll for longer, or one
+/// interruption makes the two threads sleep in turn for dozens of waits. (Two threads that
+/// alternate: 1.43 M round trips a second with 20 us, 1.66 M with 50 us.)
 pub const LONGEST_POLL_NS: u64 = 50_000;
 
 /// Longest wait that counts as short: a poll of this length costs about what it saves.
