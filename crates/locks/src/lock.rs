@@ -302,7 +302,7 @@ pub fn acquire_shared<P: Process, L: LoadManager>(
     deadline: Option<u64>,
 ) -> Acquired {
     lock.word().begin_wait(share);
-    let waited = WaitedRwLock { lock, share, drain: Drain::new() };
+    let waited = WaitedRwLock { lock, share, drain: Drain::until(deadline) };
     let acquired = wait::<P, L>(lock.eventcount(), &waited, deadline, |query| {
         lock.attempt(share, &waited.drain, query)
     });

@@ -59,7 +59,7 @@ fn lock_tables_match_catalogue() {
     let calls = CONTENTION_MANAGERS.iter().filter_map(|lock| match lock.class {
         Class::Spins => None,
         Class::YieldsToPreempted(when) => {
-            Some([lock.entry.name, "rescue", "`sched_yield`, ", when])
+            Some([lock.entry.name, "rescue", "`sched_yield`, and then short sleeps, ", when])
         }
         Class::CallsSystem(what) => Some([lock.entry.name, "by design", "", what]),
     });

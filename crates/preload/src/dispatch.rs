@@ -90,10 +90,8 @@ fn try_lock<C: Contention>(words: Words<'_>) -> bool {
 }
 
 fn try_without_barging<C: Contention>(words: Words<'_>) -> bool {
-    // An eliding lock would elide here; the caller has already decided whether this mutex may be
-    // elided.
-    let state = words.state.of::<C>();
-    if C::ELIDES { state.try_lock() } else { state.try_lock_without_barging() }
+    // The caller has decided whether this mutex may be elided.
+    words.state.of::<C>().take_without_barging()
 }
 
 fn acquire<C: Contention, L: LoadManager>(words: Words<'_>, deadline: Option<u64>) -> Acquired {
@@ -153,7 +151,7 @@ pub(crate) fn find(lock: &str, load: &str) -> Option<&'static Pair> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::sync::atomic::Ordering::Acquire;
+    use core::sync::atomic::Ordering::{Acquire, Release};
     use unconvoy_locks::catalogue::{CONTENTION, LOAD};
 
     #[test]
@@ -164,6 +162,28 @@ mod tests {
             }
         }
         assert_eq!(PAIRS.iter().map(|row| row.len()).sum::<usize>(), CONTENTION.len() * LOAD.len());
+    }
+
+    #[test]
+    fn first_try_heeds_demand_also_if_the_lock_elides() {
+        for lock in ["loiter", "elided"] {
+            let pair = find(lock, "none").expect("in the catalogue");
+            let (state, eventcount) = (State(UnsafeCell::new([0; 2])), Eventcount::new());
+            let words = Words {
+                state: &state,
+                eventcount: &eventcount,
+                acquisitions: &AtomicU32::new(0),
+                holder: &AtomicU32::new(0),
+            };
+            // SAFETY: the lowest bit of the second word is the standby's demand.
+            let advice = unsafe { &*state.0.get().cast::<AtomicU32>().add(1) };
+            advice.store(1, Release);
+            assert!(!(pair.try_without_barging)(words), "{lock} barges");
+            advice.store(0, Release);
+            assert!((pair.try_without_barging)(words), "{lock} is free");
+            // SAFETY: held.
+            unsafe { (pair.release)(words) };
+        }
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl<L: LoadManager, const IS_DEFAULT: bool> PairRwLock<L, IS_DEFAULT> {
             Share::Write => lock.try_write(&Drain::new()),
             Share::Read | Share::ReadAfterWriters => {
                 lock.is_biased() && IS_DEFAULT && lock.read(|| IS_DEFAULT) || {
-                    self.state.give_way(share);
+                    lock.give_way(share);
                     lock.try_read(|| IS_DEFAULT)
                 }
             }

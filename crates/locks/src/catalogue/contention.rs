@@ -99,8 +99,9 @@ impl fmt::Display for Order {
 pub enum Class {
     /// No function of the lock calls the operating system.
     Spins,
-    /// The lock calls `sched_yield` in one case: another thread was preempted within a few
-    /// instructions that the caller must wait for. The field names the thread.
+    /// The lock calls `sched_yield`, and later sleeps for microseconds, in one case: another thread
+    /// was preempted within a few instructions that the caller must wait for. The field names the
+    /// thread.
     YieldsToPreempted(&'static str),
     /// The lock calls the operating system by design. The field names the call and the case.
     CallsSystem(&'static str),

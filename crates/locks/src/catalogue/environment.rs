@@ -137,7 +137,7 @@ variables! {
     REPLACE: "UNCONVOY_REPLACE", [Library], Switch, "1",
         "0: libc serves all locks, and the library only profiles them";
     WATCHDOG: "UNCONVOY_WATCHDOG", [Library], Form("process id"), "",
-        "set by `unconvoy run --watchdog`: the process that keeps the locks that its threads hold";
+        "set by `unconvoy run --watchdog`: the process that records which locks its threads hold";
     CHILDREN: "UNCONVOY_CHILDREN", [Library], Switch, "1",
         "0: child programs run without the library";
     BPF: "UNCONVOY_BPF", [Library, Command], Form("three numbers, `PROCESS:FIRST:COUNT`"), "",

@@ -61,38 +61,13 @@
 //! bias or end it. A reader that finds the bias thus sees what its setter saw, and with it the last
 //! writer's section. Invariant 3 needs `SeqCst`.
 
-use core::cell::Cell;
-
 use super::bias::Bias;
-use super::give_way::LateWriter;
+pub use super::drain::Drain;
 use super::rw::{MAX_READERS, ReaderRelease, RwWord, Share};
 use super::visible::{Hold, Row, VisibleReaders};
 use crate::parking::eventcount::Eventcount;
 use crate::primitive::Primitive;
 use crate::primitive::turn::{Outcome, Turn};
-
-/// What a writer keeps of its wait: how far it has come with the revocation of a bias, and when it
-/// asks readers to give way.
-#[derive(Debug, Default)]
-pub struct Drain {
-    /// The state that the drain is for.
-    state: Cell<u32>,
-    /// The rows before this one have no hold.
-    row: Cell<usize>,
-    late: LateWriter,
-}
-
-impl Drain {
-    /// A drain that has not begun.
-    pub fn new() -> Self {
-        Drain::default()
-    }
-
-    /// When a writer that sleeps tries again.
-    pub fn retry_at(&self) -> u64 {
-        self.late.late_at()
-    }
-}
 
 /// Result of the inline part of an acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,7 +150,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     pub fn end_read(&self, undecided: u32, may_bias: impl FnOnce() -> bool) -> bool {
         let is_held = self.decide_read(undecided, may_bias);
         // SAFETY: the caller holds the lock as a reader.
-        let leave = || unsafe { self.word.leave_to_writer() };
+        let leave = || unsafe { self.word.leave_to_writer(|| self.is_biased()) };
         is_held && !(RwWord::<P>::is_urgent(undecided) && leave())
     }
 
@@ -210,6 +185,15 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         match share {
             Share::Read => self.read(|| false),
             Share::ReadAfterWriters | Share::Write => self.word.try_acquire(share),
+        }
+    }
+
+    /// Gives way to a writer that has asked for it, before an acquisition that does not look for
+    /// requests.
+    #[inline]
+    pub fn give_way(&self, share: Share) {
+        if share == Share::Read && self.word.has_request() {
+            self.word.give_way_now(|| self.is_biased());
         }
     }
 
@@ -382,9 +366,10 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     /// Contends until the lock is acquired or `turn` says to leave.
     pub fn attempt(&self, share: Share, drain: &Drain, turn: &mut impl Turn) -> Outcome {
         match share {
-            Share::Write => self.word.attempt_by(turn, || {
+            Share::Write => self.word.attempt_by(share, turn, || {
                 self.try_write(drain)
-                    || drain.late.is_late(P::now()) && self.word.insist(|| self.try_write(drain))
+                    || drain.late.is_late(P::now())
+                        && self.word.insist(drain.deadline, || self.try_write(drain))
             }),
             Share::Read | Share::ReadAfterWriters => self.word.attempt(share, turn),
         }

@@ -121,14 +121,16 @@ unsafe impl<P: NodeMemory> Contention for Elided<P> {
     }
 
     fn try_lock_without_barging(&self) -> bool {
-        self.elide() || {
-            self.refuse_in_transaction();
-            let held = self.lock.try_lock_without_barging();
-            if held {
-                self.record_locked(self.learnt());
-            }
-            held
+        self.elide() || self.take_without_barging()
+    }
+
+    fn take_without_barging(&self) -> bool {
+        self.refuse_in_transaction();
+        let held = self.lock.try_lock_without_barging();
+        if held {
+            self.record_locked(self.learnt());
         }
+        held
     }
 
     const ELIDES: bool = true;

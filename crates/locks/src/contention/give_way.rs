@@ -18,7 +18,7 @@
 
 use core::cell::Cell;
 
-use super::rw::{BACKOFF_NS, ReaderRelease, RwWord, Share};
+use super::rw::{BACKOFF_NS, ReaderRelease, RwWord};
 use super::visible::VisibleReaders;
 use crate::primitive::backoff::Backoff;
 
@@ -75,48 +75,43 @@ impl LateWriter {
 }
 
 impl<P: VisibleReaders> RwWord<P> {
-    /// Asks readers to give way, and tries to `acquire` the lock until they no longer do. Returns
-    /// whether the caller, a writer, holds the lock.
+    /// Asks readers to give way, and tries to `acquire` the lock until they no longer do, or until
+    /// `deadline`. Returns whether the caller, a writer, holds the lock.
     #[cold]
-    pub(super) fn insist(&self, acquire: impl Fn() -> bool) -> bool {
+    pub(super) fn insist(&self, deadline: Option<u64>, acquire: impl Fn() -> bool) -> bool {
         self.request();
-        self.poll(|waited| {
+        let left = deadline.map_or(u64::MAX, |end| end.saturating_sub(P::now()));
+        let longest = left.min(RESERVED_NS);
+        self.poll(longest, |waited| {
             let is_held = acquire();
-            (is_held || !self.has_request() || waited >= RESERVED_NS).then_some(is_held)
+            (is_held || !self.has_request() || waited >= longest).then_some(is_held)
         })
     }
 
     /// Releases the caller's hold and gives way. Returns false if the caller keeps the hold: it
-    /// must wake parked waiters when it releases the lock, the writer among them.
+    /// must wake parked waiters when it releases the lock, the writer among them. `is_biased` says
+    /// whether readers may hold the lock without being counted in the word.
     ///
     /// # Safety
     ///
     /// The calling context holds the lock as a reader.
     #[cold]
-    pub(super) unsafe fn leave_to_writer(&self) -> bool {
+    pub(super) unsafe fn leave_to_writer(&self, is_biased: impl Fn() -> bool) -> bool {
         // SAFETY: as promised.
         let is_released = unsafe { self.release_reader() } == ReaderRelease::Released;
         if is_released {
-            self.give_way_now();
+            self.give_way_now(is_biased);
         }
         is_released
-    }
-
-    /// Gives way to a writer that has asked for it, before an acquisition that does not look for
-    /// requests.
-    #[inline]
-    pub fn give_way(&self, share: Share) {
-        if share == Share::Read && self.has_request() {
-            self.give_way_now();
-        }
     }
 
     /// Waits until a writer has taken the lock, or else for [`GIVE_WAY_NS`] beside other readers
     /// and for [`RESERVED_NS`] beside none, after which the request ends.
     #[cold]
-    fn give_way_now(&self) {
-        self.poll(|waited| {
-            let limit = if self.is_locked() { GIVE_WAY_NS } else { RESERVED_NS };
+    pub(super) fn give_way_now(&self, is_biased: impl Fn() -> bool) {
+        self.poll(RESERVED_NS, |waited| {
+            let is_held = self.is_locked() || is_biased();
+            let limit = if is_held { GIVE_WAY_NS } else { RESERVED_NS };
             if waited >= limit {
                 self.drop_request();
             }
@@ -124,9 +119,10 @@ impl<P: VisibleReaders> RwWord<P> {
         });
     }
 
-    /// Polls with `end`, which gets the time so far, until it returns a result. Lets other threads
-    /// have the processor meanwhile if there are more threads than processors.
-    fn poll<R>(&self, end: impl Fn(u64) -> Option<R>) -> R {
+    /// Polls with `end`, which gets the time so far, until it returns a result: after `longest` at
+    /// the latest. Lets other threads have the processor meanwhile if there are more threads than
+    /// processors.
+    fn poll<R>(&self, longest: u64, end: impl Fn(u64) -> Option<R>) -> R {
         let (begin, is_crowded) = (P::now(), P::is_crowded());
         let mut backoff = Backoff::new(BACKOFF_NS.0, BACKOFF_NS.1, P::address(&begin));
         loop {
@@ -135,7 +131,7 @@ impl<P: VisibleReaders> RwWord<P> {
                 return result;
             }
             if now - begin >= POLL_NS {
-                self.sleep_until(now + POLL_NS);
+                self.sleep_until((now + POLL_NS).min(begin + longest));
             } else {
                 if is_crowded {
                     P::yield_now();
@@ -150,6 +146,7 @@ impl<P: VisibleReaders> RwWord<P> {
 mod tests {
     use super::*;
     use crate::contention::biased_rw::{Begun, BiasedRw};
+    use crate::contention::rw::Share;
     use crate::parking::eventcount::Eventcount;
     use crate::primitive::Native;
 
@@ -187,6 +184,32 @@ mod tests {
         release(&lock);
         release(&lock);
         assert!(!word.is_locked());
+    }
+
+    #[test]
+    fn writer_insists_until_its_deadline() {
+        let word = RwWord::<Native>::unlocked();
+        assert!(word.try_acquire(Share::Read));
+        let tries = Cell::new(0);
+        let fail = || {
+            tries.set(tries.get() + 1);
+            false
+        };
+        assert!(!word.insist(Some(1), fail), "acquired a held lock");
+        assert_eq!(tries.get(), 1, "the deadline had passed before the first try");
+    }
+
+    #[test]
+    fn reader_of_a_biased_lock_gives_way_as_beside_a_holder() {
+        let word = RwWord::<Native>::unlocked();
+        let times = (0..20).map(|_| {
+            word.request();
+            let begin = <Native as crate::primitive::Clock>::now();
+            word.give_way_now(|| true);
+            <Native as crate::primitive::Clock>::now() - begin
+        });
+        let shortest = times.min().unwrap_or_default();
+        assert!((GIVE_WAY_NS..RESERVED_NS).contains(&shortest), "{shortest}");
     }
 
     #[test]

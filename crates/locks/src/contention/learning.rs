@@ -170,7 +170,7 @@ impl Learnt {
         if self.is_trial() {
             return self.count_trial_unit();
         }
-        if self.decides_next() {
+        if self.decides_next() || !self.counts_locked() {
             return self;
         }
         match self.long_count() - 1 {
@@ -195,9 +195,12 @@ impl Learnt {
         self.is_trial() && pace(self.elapsed(now)) >= self.pace()
     }
 
-    /// The state that follows a TRIAL that is over.
+    /// The state that follows a TRIAL that is over or lost; the same state if another thread has
+    /// decided meanwhile.
     pub(super) fn decided(self, now: u64) -> Self {
-        if pace(self.elapsed(now)) < self.pace() {
+        if !self.is_trial() && !self.decides_next() {
+            self
+        } else if pace(self.elapsed(now)) < self.pace() {
             Self::new(ELIDE, (1, 0), 0, now)
         } else {
             let level = (self.level() + 1).min(LOCK_NS.len() as u32);
@@ -253,6 +256,17 @@ mod tests {
         let over = run(trial, now, trial_ns);
         assert!(over.decides_next() && over.takes_lock());
         over.decided(*now)
+    }
+
+    #[test]
+    fn second_thread_leaves_decision_as_it_is() {
+        for (lock_ns, trial_ns) in [(2000, 1000), (1000, 2000)] {
+            let mut now = 5 * MS;
+            let learnt = fail(Learnt(0), now).0;
+            let decided = measure(learnt, &mut now, lock_ns, trial_ns);
+            assert_eq!(decided.decided(now).0, decided.0, "{lock_ns}, {trial_ns}");
+        }
+        assert_eq!(Learnt(0).count_unit(|| 5 * MS).0, 0, "only a LOCK or a TRIAL counts units");
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod bias;
 #[doc(hidden)]
 pub mod biased_rw;
 pub mod clh;
+mod drain;
 pub mod elided;
 #[doc(hidden)]
 pub mod elided_rw;
@@ -131,6 +132,12 @@ pub unsafe trait Contention: Send + Sync {
     #[inline]
     fn try_lock_without_barging(&self) -> bool {
         self.try_lock()
+    }
+
+    /// As [`try_lock_without_barging`](Self::try_lock_without_barging), without elision.
+    #[inline]
+    fn take_without_barging(&self) -> bool {
+        self.try_lock_without_barging()
     }
 
     /// Whether [`elide`](Self::elide) can ever return true.

@@ -90,7 +90,7 @@ pub(super) enum ReaderRelease {
 pub struct RwWord<P: Primitive> {
     word: P::U32,
     /// Low half: writers that wait, polling or asleep. High half, in units of [`ONE_POLLER`]:
-    /// threads that poll.
+    /// threads that poll, but for [`Share::ReadAfterWriters`].
     waiting: P::U32,
 }
 
@@ -196,16 +196,20 @@ impl<P: Primitive> RwWord<P> {
 
     /// Contends until the lock is acquired or `turn` says to leave.
     pub fn attempt(&self, share: Share, turn: &mut impl Turn) -> Outcome {
-        self.attempt_by(turn, || self.seems_free(share) && self.try_acquire(share))
+        self.attempt_by(share, turn, || self.seems_free(share) && self.try_acquire(share))
     }
 
     /// As [`attempt`](Self::attempt); `acquire` tries to acquire the lock.
     pub(super) fn attempt_by(
         &self,
+        share: Share,
         turn: &mut impl Turn,
         mut acquire: impl FnMut() -> bool,
     ) -> Outcome {
-        let pollers = self.waiting.fetch_add(ONE_POLLER, Relaxed) / ONE_POLLER;
+        // A writer may sleep for load if another thread contends. A reader that this writer, even
+        // asleep, keeps out is none.
+        let counted = if share == Share::ReadAfterWriters { 0 } else { ONE_POLLER };
+        let pollers = self.waiting.fetch_add(counted, Relaxed) / ONE_POLLER;
         let first = BACKOFF_NS.0.max(u64::from(pollers) * PER_POLLER_NS).min(BACKOFF_NS.1);
         let mut backoff = Backoff::new(first, BACKOFF_NS.1, P::address(turn));
         let outcome = loop {
@@ -217,11 +221,11 @@ impl<P: Primitive> RwWord<P> {
             }
             backoff.wait::<P>();
         };
-        self.waiting.fetch_sub(ONE_POLLER, Relaxed);
+        self.waiting.fetch_sub(counted, Relaxed);
         outcome
     }
 
-    /// Whether a thread polls for the lock at this moment.
+    /// Whether a thread polls for the lock at this moment and would acquire it on release.
     pub fn has_contender(&self) -> bool {
         self.waiting.load(Relaxed) >= ONE_POLLER
     }
@@ -382,6 +386,22 @@ mod tests {
         assert!(!lock.try_acquire(Share::Write));
         release(&lock);
         assert!(!lock.is_locked());
+    }
+
+    #[test]
+    fn reader_that_respects_writers_is_no_contender() {
+        let lock = written();
+        for (share, is_contender) in
+            [(Share::Write, true), (Share::Read, true), (Share::ReadAfterWriters, false)]
+        {
+            let mut seen = None;
+            lock.attempt(share, &mut |_now: u64| {
+                seen = Some(lock.has_contender());
+                Verdict::Leave
+            });
+            assert_eq!(seen, Some(is_contender), "{share:?}");
+        }
+        assert!(!lock.has_contender());
     }
 
     #[test]

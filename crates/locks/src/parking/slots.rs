@@ -421,12 +421,9 @@ impl<P: Primitive> SleepSlots<P> {
 
     /// Resets the buffer in the child of a `fork`, where none of the sleepers exists.
     pub fn reset(&self) {
-        let words = [
-            &self.counters.slept,
-            &self.counters.left,
-            &self.counters.target,
-            &self.controller.end,
-        ];
+        let Counters { slept, left, target, .. } = &self.counters;
+        let Controller { end, woken, timed_out, given_back, .. } = &self.controller;
+        let words = [slept, left, target, end, woken, timed_out, given_back];
         words.into_iter().chain(&self.slots).for_each(|word| word.store(0, Relaxed));
     }
 

@@ -1,4 +1,4 @@
-use super::slots::SleepSlots;
+use super::slots::{SleepSlots, Totals};
 use crate::primitive::{Native, Threads as _};
 
 const MS: u64 = 1_000_000;
@@ -98,4 +98,20 @@ fn thread_is_counted_asleep_until_it_is_woken_or_gives_its_slot_back() {
     assert_eq!((slots.sleeping(), slots.totals().woken), (0, 1));
     slots.give_back(second);
     assert_eq!(slots.totals().given_back, 1, "the second has been woken");
+}
+
+/// The child of a `fork` ended more sleeps than it had begun.
+#[test]
+fn reset_clears_every_total() {
+    let slots = Box::<SleepSlots<Native>>::default();
+    slots.set_target(3);
+    let [first, second, third] = [1, 2, 3].map(|thread| slots.claim(thread).expect("room"));
+    slots.give_back(first);
+    slots.sleep(second, 0);
+    slots.set_target(0);
+    slots.give_back(third);
+    let each_way = Totals { slept: 3, left: 3, woken: 1, timed_out: 1, given_back: 1 };
+    assert_eq!(slots.totals(), each_way);
+    slots.reset();
+    assert_eq!(slots.totals(), Totals::default());
 }

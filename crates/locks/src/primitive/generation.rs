@@ -22,6 +22,9 @@ use super::{Atomic, Primitive};
 /// Never a bit of a generation: no process has as many ancestors.
 const ADOPTING: u32 = 1 << 31;
 
+/// Number of yields to the thread that adopts an object before a waiting thread sleeps.
+const POLLS_BEFORE_SLEEP: u32 = if cfg!(loom) { u32::MAX } else { 100 };
+
 /// The generation of one object; all zeroes before first use.
 #[repr(transparent)]
 pub struct ObjectGeneration<P: Primitive>(P::U32);
@@ -57,8 +60,10 @@ impl<P: Primitive> ObjectGeneration<P> {
             self.0.store(current, Release);
             return;
         }
+        let mut polls = 0;
         while self.0.load(Acquire) == adopting {
-            P::yield_now();
+            polls += 1;
+            if polls < POLLS_BEFORE_SLEEP { P::yield_now() } else { P::sleep_shortly(&self.0) }
         }
     }
 }

@@ -107,7 +107,17 @@ pub trait Parking: Atomics + Clock {
     /// Wakes up to `count` threads parked on `word`. Only the address is used, so `word` may
     /// already be freed.
     fn unpark(word: *const Self::U32, count: u32);
+
+    /// Sleeps for [`SHORT_SLEEP_NS`], for a thread that waits for a few instructions of another
+    /// one. That thread may have a lower real-time priority, and no yield lets it run. `word` may
+    /// have any value.
+    fn sleep_shortly(word: &Self::U32) {
+        Self::park(word, word.load(Relaxed), Some(Self::now() + SHORT_SLEEP_NS));
+    }
 }
+
+/// Some switches of threads.
+const SHORT_SLEEP_NS: u64 = 50_000;
 
 /// Threads: identity, scheduling policy, yielding.
 #[doc(hidden)]

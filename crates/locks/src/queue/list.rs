@@ -65,6 +65,10 @@ pub(crate) const POLLS_PER_TURN: u32 = if cfg!(loom) { 1 } else { 8 };
 /// two more instructions, so after these polls it has probably been preempted.
 const POLLS_BEFORE_YIELD: u32 = if cfg!(loom) { 0 } else { 100 };
 
+/// Number of polls before the thread sleeps. With threads of one priority, the writer runs after
+/// fewer yields.
+const POLLS_BEFORE_SLEEP: u32 = if cfg!(loom) { u32::MAX } else { 200 };
+
 /// How many nodes to inspect in search of a waiter that has not abandoned the queue.
 const NODES_LOOKED_AT: u32 = 8;
 
@@ -329,7 +333,11 @@ impl<P: NodeMemory, S: PreemptionBounds> Queue<P, S> {
             }
             // A waiter has swapped itself in and is a few instructions from linking itself.
             polls += 1;
-            if polls < POLLS_BEFORE_YIELD { P::pause() } else { P::yield_now() }
+            match polls {
+                _ if polls < POLLS_BEFORE_YIELD => P::pause(),
+                _ if polls < POLLS_BEFORE_SLEEP => P::yield_now(),
+                _ => P::sleep_shortly(&node.status),
+            }
         }
     }
 

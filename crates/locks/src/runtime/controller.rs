@@ -29,7 +29,7 @@ use crate::load::LoadControl;
 use crate::load::controller::{Counters, serve};
 use crate::load::sensor::{Reading, Sensor};
 use crate::primitive::native::slice;
-use crate::primitive::{Clock as _, Generation as _, Native, Parking as _, Threads as _};
+use crate::primitive::{Clock as _, Generation as _, Native, Parking as _};
 
 /// Longest wait for a controller's exit. A controller in the middle of a reading needs a few
 /// hundred microseconds.
@@ -357,10 +357,12 @@ pub fn without_controller<R>(work: impl FnOnce() -> R) -> R {
     // `BARRED`. So at least one of the two threads sees the other's write.
     BARRED.fetch_add(1, SeqCst);
     Native::unpark(&raw const BARRED, u32::MAX);
-    // Bounded: a signal handler may have interrupted `start` before it started the thread.
+    // A controller that runs will exit, however late it gets a processor. All else is bounded: a
+    // signal handler may have interrupted `start` before it started the thread.
     let deadline = Native::now() + LONGEST_EXIT_NS;
-    while (STATE.load(SeqCst) == RUNNING || THREAD.exists()) && Native::now() < deadline {
-        Native::yield_now();
+    let may_run = || STATE.load(SeqCst) == RUNNING || THREAD.exists();
+    while THREAD.id() != 0 || may_run() && Native::now() < deadline {
+        Native::sleep_shortly(&BARRED);
     }
     let result = work();
     BARRED.fetch_sub(1, Relaxed);
@@ -372,6 +374,10 @@ pub(super) fn reset_after_fork() {
     PROCESS.store(0, Relaxed);
     THREAD.forget();
     BARRED.store(0, Relaxed);
+    for count in [&COUNTERS.starts, &COUNTERS.ticks, &COUNTERS.runnable, &COUNTERS.capacity] {
+        count.store(0, Relaxed);
+    }
+    COUNTERS.busy_ns.store(0, Relaxed);
     LOAD_CONTROL.reset();
     if let Some(hook) = hook::get() {
         (hook.forked)();

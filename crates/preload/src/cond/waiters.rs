@@ -31,7 +31,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::futex::Futex;
 use unconvoy_locks::primitive::turn::Verdict;
-use unconvoy_locks::primitive::{Clock as _, Native, Parking as _, Threads as _};
+use unconvoy_locks::primitive::{Clock as _, Native, Parking as _};
 
 use crate::mutex::Mutex;
 
@@ -86,10 +86,13 @@ impl<'a> Node<'a> {
         let _ = self.state.compare_exchange(AWAKE, ASLEEP, Relaxed, Relaxed);
     }
 
-    /// Waits for the signaller that took this node out to signal it, a few instructions later.
+    /// Waits for the signaller that took this node out to signal it, a few instructions later. The
+    /// signaller may have been preempted by this thread, so the thread sleeps: a yield never lets a
+    /// thread of lower real-time priority run.
     pub(super) fn wait_until_signalled(&self) {
+        self.fall_asleep();
         while !self.is_signalled() {
-            Native::yield_now();
+            Native::park(&self.state, ASLEEP, None);
         }
     }
 }

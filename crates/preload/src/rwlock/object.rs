@@ -266,7 +266,7 @@ impl RwLock {
             return 0;
         }
         if until.is_none() {
-            self.word().give_way(share);
+            self.biased().give_way(share);
         }
         if self.try_acquire(route, share) {
             0

@@ -6,6 +6,7 @@
  *   cancelled        cancellation of a thread whose waits are all short
  *   timed-out        time-outs of some microseconds, after short waits
  *   long-waits       processor time of threads whose waits are long
+ *   failed-calls     a futex call that wakes or requeues a sleeping thread fails
  */
 #include "check.h"
 
@@ -22,15 +23,24 @@
 /* Marks the handler's own calls, in an argument that neither a wake-up nor a requeueing reads. */
 enum { COUNTED = 0x5ca1ab1e };
 
+/* No operation. */
+enum { NONE = -1 };
+
 static atomic_int futex_calls;
+/* The next call with this operation fails. */
+static atomic_int failing_operation = NONE;
 
 static void on_futex(int sig, siginfo_t *info, void *context)
 {
 	greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
-	int saved = errno;
+	int saved = errno, operation = registers[REG_RSI] & FUTEX_CMD_MASK;
 	(void)sig;
 	(void)info;
 	atomic_fetch_add(&futex_calls, 1);
+	if (atomic_compare_exchange_strong(&failing_operation, &operation, NONE)) {
+		registers[REG_RAX] = -EINTR;
+		return;
+	}
 	long result = syscall(SYS_futex, registers[REG_RDI], registers[REG_RSI],
 			      registers[REG_RDX], registers[REG_R10], registers[REG_R8], COUNTED);
 	registers[REG_RAX] = result < 0 ? -errno : result;
@@ -304,12 +314,89 @@ static void long_waits(void)
 	       cpu < wall / 4 ? "idle" : "busy");
 }
 
+/* ---- failed-calls --------------------------------------------------------------------------- */
+
+static long take_token(void *ignored)
+{
+	(void)ignored;
+	pthread_mutex_lock(&desk.mutex);
+	while (atomic_load(&desk.tokens) == 0)
+		pthread_cond_wait(&desk.cond, &desk.mutex);
+	atomic_fetch_sub(&desk.tokens, 1);
+	return pthread_mutex_unlock(&desk.mutex);
+}
+
+enum { TRIES = 20 };
+
+/* A sleeper's call returns, although the call of futex that ends its sleep fails. The calling
+ * thread holds the mutex of the desk from `begin` to `end`. If the sleeper was not asleep in time,
+ * no call was made, and all is tried again. */
+static void check_failure(struct puppet *sleeper, int operation, long (*act)(void *),
+			  void (*begin)(void), void (*end)(void))
+{
+	long result;
+	int tries = 0;
+	bool was_made;
+	check_begin("a futex call with operation %d fails", operation);
+	do {
+		pthread_mutex_lock(&desk.mutex);
+		puppet_send(sleeper, act, &desk.mutex);
+		begin();
+		until_asleep(sleeper->tid);
+		atomic_store(&failing_operation, operation);
+		end();
+		result = puppet_result(sleeper);
+		was_made = atomic_exchange(&failing_operation, NONE) == NONE;
+	} while (!was_made && ++tries < TRIES);
+	check_end(result, 0);
+	CHECK_VALUE(true, was_made, "the call was made");
+}
+
+static void keep_mutex(void)
+{
+}
+
+static void leave_mutex(void)
+{
+	pthread_mutex_unlock(&desk.mutex);
+}
+
+static void signal_with_mutex(void)
+{
+	lock_desk();
+	atomic_store(&desk.tokens, 1);
+	pthread_cond_signal(&desk.cond);
+	pthread_mutex_unlock(&desk.mutex);
+}
+
+static void signal_with_free_mutex(void)
+{
+	lock_desk();
+	atomic_store(&desk.tokens, 1);
+	pthread_mutex_unlock(&desk.mutex);
+	pthread_cond_signal(&desk.cond);
+}
+
+static void failed_calls(void)
+{
+	struct puppet sleeper;
+	puppet_start(&sleeper);
+	if (!count_futex_calls()) {
+		printf("skipped: no filter can be installed\n");
+		exit(0);
+	}
+	check_failure(&sleeper, FUTEX_WAKE, op_lock_unlock, keep_mutex, leave_mutex);
+	check_failure(&sleeper, FUTEX_WAKE, take_token, leave_mutex, signal_with_free_mutex);
+	check_failure(&sleeper, FUTEX_REQUEUE, take_token, leave_mutex, signal_with_mutex);
+	puppet_end(&sleeper);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } MODES[] = {
 		{ "silent-signals", silent_signals }, { "free-mutex", free_mutex },
 		{ "cancelled", cancelled }, { "timed-out", timed_out },
-		{ "long-waits", long_waits },
+		{ "long-waits", long_waits }, { "failed-calls", failed_calls },
 	};
 	check_start();
 	for (size_t i = 0; i < LENGTH(MODES); i++) {
