@@ -21,7 +21,7 @@ use crate::chosen::{default_pair, pair};
 use crate::message;
 use crate::route::Route;
 use crate::variables::{is_on, named, read_milliseconds, variable};
-use crate::{bpf_count, identity, live, output, profile, real, strategy};
+use crate::{bpf_count, identity, live, output, profile, real, stats, strategy};
 
 /// The load manager of the default pair, which is called directly and not through its table.
 pub(crate) type DefaultLoad = Control;
@@ -273,6 +273,7 @@ fn determine_service() -> Service {
         UNKNOWN => FOUND.store(read(), Relaxed),
         _ => {
             output::after_fork();
+            stats::after_fork();
             profile::after_fork();
         }
     }

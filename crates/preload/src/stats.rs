@@ -4,16 +4,18 @@
 //! Counters need memory beside the lock, so only a process that asks for statistics pays for them.
 //! The counters are in a fixed hash table, keyed by address, which has its own mapping and is
 //! filled without allocation. A lock that finds no free entry is counted as dropped, never silently
-//! ignored.
+//! ignored. The child of a `fork` counts from the `fork` on: the kernel clears the table there, or,
+//! before Linux 4.14, the child begins with its parent's counts.
 //!
 //! **Memory orderings.** The table's address is stored with release and loaded with acquire; an
 //! entry is claimed with acquire and release. Counters are relaxed, and mostly the lock's holder
 //! changes them.
 
+use core::cmp::Reverse;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
-use std::sync::atomic::AtomicBool;
+use std::sync::OnceLock;
 
 use serde_json::json;
 use unconvoy_locks::catalogue::environment;
@@ -70,6 +72,12 @@ struct Record {
     /// Return address of the first acquisition; 0 if unknown.
     first_caller: AtomicUsize,
 }
+
+/// The file's path. The program may have changed its environment when the file is written.
+static PATH: OnceLock<String> = OnceLock::new();
+
+/// The process that the table counts for; 0 if there is none, and once its file is written.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 static RECORDS_AT: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
 static DROPPED: AtomicU64 = AtomicU64::new(0);
@@ -167,53 +175,74 @@ fn find(address: usize, kind: Option<Kind>) -> Option<&'static Record> {
     None
 }
 
-/// Starts recording, if the environment asks for it.
+/// The calling process's id. `getpid` may be another library's, which takes locks.
+fn own_id() -> u32 {
+    rustix::process::getpid().as_raw_nonzero().get().cast_unsigned()
+}
+
+/// Starts recording, if the environment asks for it. Called from the constructor.
 pub(crate) fn begin() {
     let Some(path) = variable(&environment::STATS) else { return };
+    let path = PATH.get_or_init(|| path.to_owned());
     if let Err(error) = std::fs::OpenOptions::new().create(true).append(true).open(file_name(path))
     {
         message::unwritable_statistics(path, &error).print();
         return;
     }
-    // SAFETY: a fresh anonymous mapping.
+    const SIZE: usize = RECORDS * size_of::<Record>();
+    // SAFETY: a fresh anonymous mapping. The advice only affects children.
     let table = unsafe {
-        use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+        use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+        let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        mmap_anonymous(
-            ptr::null_mut(),
-            RECORDS * size_of::<Record>(),
-            ProtFlags::READ | ProtFlags::WRITE,
-            flags,
-        )
+        mmap_anonymous(ptr::null_mut(), SIZE, access, flags).inspect(|&table| {
+            let _ = madvise(table, SIZE, Advice::LinuxWipeOnFork);
+        })
     };
     match table {
         Ok(table) => RECORDS_AT.store(table.cast(), Release),
         Err(_) => message::no_memory_for_statistics().print(),
     }
     BEGAN.store(Native::now(), Relaxed);
+    PROCESS.store(own_id(), Relaxed);
+}
+
+/// Starts over in the child of a `fork`, where the kernel has cleared the table. Allocates nothing.
+pub(crate) fn after_fork() {
+    if RECORDS_AT.load(Relaxed).is_null() {
+        return;
+    }
+    DROPPED.store(0, Relaxed);
+    BEGAN.store(Native::now(), Relaxed);
+    PROCESS.store(own_id(), Relaxed);
 }
 
 fn file_name(path: &str) -> String {
     if output::is_descendant() { format!("{path}.{}", std::process::id()) } else { path.to_owned() }
 }
 
+/// The used records, those with the longest waits first. Other threads may still be counting, so
+/// each key is read once.
+fn by_wait(records: &[Record]) -> Vec<&Record> {
+    let mut used: Vec<&Record> =
+        records.iter().filter(|record| record.acquisitions.load(Relaxed) > 0).collect();
+    used.sort_by_cached_key(|record| {
+        Reverse((record.wait_ns.load(Relaxed), record.acquisitions.load(Relaxed)))
+    });
+    used
+}
+
 /// Writes the file, once. `special` reports on the special set since a point in time; `None` if the
 /// process has no special set.
 pub(crate) fn write(pair: &Pair, special: impl FnOnce(u64) -> Option<serde_json::Value>) {
-    static WRITTEN: AtomicBool = AtomicBool::new(false);
-    let Some(path) = variable(&environment::STATS) else { return };
     let table = RECORDS_AT.load(Acquire);
-    if table.is_null() || WRITTEN.swap(true, Relaxed) {
-        return;
+    let Some(path) = PATH.get().filter(|_| !table.is_null()) else { return };
+    if PROCESS.compare_exchange(own_id(), 0, Relaxed, Relaxed).is_err() {
+        return; // written, or the child of a system call that `after_fork` does not learn of
     }
     // SAFETY: the mapping from `begin`; all of it reads as records of atomics.
     let records = unsafe { core::slice::from_raw_parts(table, RECORDS) };
-    let mut used: Vec<&Record> =
-        records.iter().filter(|record| record.acquisitions.load(Relaxed) > 0).collect();
-    used.sort_by_key(|record| {
-        core::cmp::Reverse((record.wait_ns.load(Relaxed), record.acquisitions.load(Relaxed)))
-    });
-    let locks: Vec<_> = used.iter().map(|record| as_json(record)).collect();
+    let locks: Vec<_> = by_wait(records).into_iter().map(as_json).collect();
     let controller = runtime::controller_report();
     let slots = load_control().slots.totals();
     let pauses: Vec<_> = load_control().pinned.pauses().into_iter().enumerate().collect();
@@ -224,7 +253,7 @@ pub(crate) fn write(pair: &Pair, special: impl FnOnce(u64) -> Option<serde_json:
         .collect();
     let document = json!({
         "schema": "unconvoy-stats-1",
-        "program": std::env::current_exe().unwrap_or_default(),
+        "program": program().unwrap_or_default(),
         "pid": std::process::id(),
         "lock": pair.lock,
         "load": pair.load,
@@ -257,6 +286,11 @@ pub(crate) fn write(pair: &Pair, special: impl FnOnce(u64) -> Option<serde_json:
     if let Err(error) = std::fs::write(&name, format!("{document:#}\n")) {
         message::lost_statistics(&name, &error).print();
     }
+}
+
+/// The program's path, with a replacement for each byte that is not UTF-8; `None` if it is unknown.
+fn program() -> Option<String> {
+    std::env::current_exe().ok().map(|path| path.to_string_lossy().into_owned())
 }
 
 fn as_json(record: &Record) -> serde_json::Value {
@@ -305,10 +339,9 @@ impl Place {
         let entry = unsafe { libc::getauxval(libc::AT_ENTRY) } as usize;
         let is_program =
             object_at(entry).is_some_and(|program| program.dli_fbase == info.dli_fbase);
-        let own = || std::env::current_exe().ok().map(|path| path.to_string_lossy().into_owned());
         Some(Self {
             object: is_program
-                .then(own)
+                .then(program)
                 .flatten()
                 .or_else(|| name(info.dli_fname))
                 .unwrap_or_default(),
@@ -337,5 +370,26 @@ fn object_at(address: usize) -> Option<libc::Dl_info> {
     unsafe {
         (libc::dladdr(ptr::without_provenance(address), info.as_mut_ptr()) != 0)
             .then(|| info.assume_init())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The standard library's sort may panic if keys change meanwhile.
+    #[test]
+    fn records_that_still_change_are_sorted() {
+        let used = || Record { acquisitions: AtomicU64::new(1), ..Record::default() };
+        let records: Vec<Record> = (0..4000).map(|_| used()).collect();
+        std::thread::scope(|scope| {
+            let sorter = scope.spawn(|| (0..50).map(|_| by_wait(&records).len()).min());
+            let mut random = fastrand::Rng::with_seed(1);
+            while !sorter.is_finished() {
+                let record = &records[random.usize(..records.len())];
+                record.wait_ns.store(random.u64(..1000), Relaxed);
+            }
+            assert_eq!(sorter.join().expect("the sort does not panic"), Some(4000));
+        });
     }
 }

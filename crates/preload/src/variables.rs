@@ -18,11 +18,11 @@ unsafe extern "C" {
 
 /// The value of `variable`, if it is set and not empty. A program that runs with more privilege
 /// than its caller (set-user-ID, file capabilities) ignores the caller's settings, which name files
-/// to write.
+/// to write. Only for the start: later, the program may have changed its environment.
 pub(crate) fn variable(variable: &Variable) -> Option<&'static str> {
     // This neither locks nor allocates, so a malloc may reach this call while holding its own lock.
-    // SAFETY: the name ends in a zero. The value lives until the environment changes, and POSIX
-    // forbids a program to change it while other threads read it.
+    // SAFETY: the name ends in a zero. The value lives until the environment changes: the
+    // constructor, or an earlier lock operation, uses it at once and copies what is needed later.
     let value = unsafe {
         secure_getenv(variable.c_name().as_ptr()).as_ref().map(|value| CStr::from_ptr(value))
     };

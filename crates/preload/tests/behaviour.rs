@@ -3,14 +3,18 @@
 
 mod support;
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use serde_json::Value;
 use support::{LIMIT, Running, compile, plain, preloaded, run};
 use unconvoy_locks::catalogue::{Availability, CONTENTION, Entry, LOAD, POLICY, availability};
+use unconvoy_profile::Recorded;
 
 struct Program {
     directory: tempfile::TempDir,
@@ -27,6 +31,13 @@ fn program() -> Program {
 fn one_line(stderr: &str) -> &str {
     assert_eq!(stderr.lines().count(), 1, "not one line on stderr: {stderr:?}");
     stderr.trim_end()
+}
+
+/// The statistics in a file.
+#[track_caller]
+fn statistics(file: &Path) -> Value {
+    let text = fs::read_to_string(file).expect("the record is written");
+    serde_json::from_str(&text).expect("the record is JSON")
 }
 
 #[test]
@@ -164,6 +175,91 @@ fn unwritable_statistics_file_warns_once() {
             "{} is not in the line: {line}",
             file.display()
         );
+    }
+}
+
+/// The path aborted the program at its exit.
+#[test]
+fn program_with_path_that_is_not_utf8_writes_statistics() {
+    let program = program();
+    let directory = program.directory.path().join(OsStr::from_bytes(b"not\xffutf8"));
+    fs::create_dir(&directory).expect("a directory");
+    let path = directory.join("behaviour");
+    fs::rename(&program.path, &path).expect("a rename in one file system");
+    let file = program.directory.path().join("stats.json");
+    let finished = run(preloaded(&path).arg("counts").env("UNCONVOY_STATS", &file));
+    assert_eq!(finished.text(), "counted 4000\n");
+    assert_eq!(finished.stderr, "");
+    assert_eq!(finished.status.code(), Some(7));
+    let record = statistics(&file);
+    let path = record["program"].as_str().expect("a path");
+    assert!(path.ends_with("/not\u{fffd}utf8/behaviour"), "{path}");
+}
+
+/// The child of a line such as "child 4711, status 0".
+#[track_caller]
+fn child_of(text: &str) -> i64 {
+    let line = text.lines().last().unwrap_or_default();
+    let [child, 0] = numbers(line)[..] else { panic!("{text}") };
+    child
+}
+
+/// The child's record contained all that its parent had counted before.
+#[test]
+fn statistics_of_forked_child_begin_at_the_fork() {
+    let program = program();
+    let file = program.directory.path().join("stats.json");
+    let finished = run(preloaded(&program.path).arg("fork-counted").env("UNCONVOY_STATS", &file));
+    let child = child_of(&finished.success("fork-counted").text());
+    let parent = statistics(&file);
+    let child = statistics(&file.with_extension(format!("json.{child}")));
+    let locks = |record: &Value| record["locks"].as_array().expect("a list of locks").clone();
+    let shared = locks(&parent).into_iter().find(|lock| lock["acquisitions"] == 1000);
+    let shared = shared.expect("the parent's lock");
+    for lock in locks(&child) {
+        assert_eq!(lock["acquisitions"], 1, "{child:#}");
+    }
+    let addresses: Vec<_> = locks(&child).iter().map(|lock| lock["address"].clone()).collect();
+    assert!(addresses.contains(&shared["address"]), "{child:#}");
+    let slots = |key: &str| child["slots"][key].as_u64().expect("a count");
+    let ended = slots("woken") + slots("timed_out") + slots("given_back");
+    assert!(ended <= slots("slept"), "{child:#}");
+    assert!(child["wall_ns"].as_u64() < parent["wall_ns"].as_u64(), "{child:#}");
+}
+
+/// The child wrote its parent's statistics.
+#[test]
+fn child_that_library_does_not_notice_writes_no_statistics() {
+    let program = program();
+    let file = program.directory.path().join("stats.json");
+    let finished = run(preloaded(&program.path).arg("fork-silent").env("UNCONVOY_STATS", &file));
+    finished.success("fork-silent");
+    assert_eq!(fs::read_to_string(&file).expect("created at the start"), "");
+}
+
+/// The files that the library creates or writes after the start were missing.
+#[test]
+fn program_that_clears_its_environment_writes_all_files() {
+    let program = program();
+    let place = |name: &str| program.directory.path().join(name);
+    let mut command = preloaded(&program.path);
+    command.arg("cleared").env("UNCONVOY_REPLACE", "1");
+    for (variable, name) in
+        [("STATS", "stats.json"), ("PROFILE", "locks.profile"), ("METRICS", "server.prom")]
+    {
+        command.env(format!("UNCONVOY_{variable}"), place(name));
+    }
+    let finished = run(&mut command).success("cleared");
+    assert_eq!(finished.stderr, "");
+    let child = child_of(&finished.text());
+    for end in [String::new(), format!(".{child}")] {
+        let record = statistics(&place(&format!("stats.json{end}")));
+        assert_eq!(record["schema"], "unconvoy-stats-1");
+        let profile = fs::read(place(&format!("locks.profile{end}"))).expect("a profile");
+        let recorded = Recorded::parse(&profile).expect("a valid profile");
+        assert!(recorded.has_ended && !recorded.locks.is_empty(), "{recorded:#?}");
+        let metrics = fs::read_to_string(place(&format!("server{end}.prom"))).expect("metrics");
+        assert!(metrics.contains("unconvoy_lock_waits_total{process=\"server"), "{metrics}");
     }
 }
 

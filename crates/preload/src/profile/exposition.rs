@@ -2,16 +2,20 @@
 
 use core::fmt::{self, Write as _};
 
+/// The byte that stands for `byte` in a label's value.
+pub(super) fn printable(byte: u8) -> u8 {
+    if matches!(byte, b' '..=b'~') { byte } else { b'?' }
+}
+
 /// A label's value, escaped as the format demands.
 pub(super) struct Value<'a>(pub(super) &'a [u8]);
 
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for &byte in self.0 {
-            match byte {
+            match printable(byte) {
                 b'"' | b'\\' => write!(f, "\\{}", char::from(byte))?,
-                b' '..=b'~' => f.write_char(byte.into())?,
-                _ => f.write_char('?')?,
+                shown => f.write_char(shown.into())?,
             }
         }
         Ok(())

@@ -6,9 +6,9 @@
 //! time. A wait starts a controller when a period has passed, so an idle process writes nothing and
 //! wakes for nothing.
 //!
-//! Each lock belongs to a class: its kind, and the place of the static lock or of the code that
-//! first waited for it. The first [`CLASSES`] classes get series of their own, and the others share
-//! one. A lock never changes its class, so that all counters only grow.
+//! Each lock belongs to a [class](super::classes): its kind, and the place of the static lock or of
+//! the code that first waited for it. The first [`CLASSES`] classes get series of their own, and
+//! the others share one.
 //!
 //! The controller's thread must not allocate, panic or use thread-local storage, so the text is
 //! built in static memory.
@@ -16,33 +16,28 @@
 use core::cell::UnsafeCell;
 use core::fmt::{self, Write as _};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::OnceLock;
 
 use syscalls::{Errno, Sysno, syscall};
 use unconvoy_locks::catalogue::environment;
 use unconvoy_locks::primitive::{Clock as _, Native, Threads as _};
 use unconvoy_locks::runtime::{self, load_control};
-use unconvoy_profile::layout::{LOCKS, Lock, TIME_SHIFT};
+use unconvoy_profile::layout::TIME_SHIFT;
 use unconvoy_profile::{Kind, Profile};
 
+use super::classes::{CLASSES, Class, Classes};
 use super::exposition::{Seconds, Value};
-use super::name::Name;
-use super::{estimate, place, state};
+use super::{classes, estimate, state};
 use crate::chosen::pair;
 use crate::variables::{read_milliseconds, variable};
 use crate::{message, output};
 
-/// Number of classes with series of their own.
-const CLASSES: usize = 50;
-
-/// The class of the locks that are in none of these.
-const OTHER: u8 = CLASSES as u8 + 1;
-
-/// Longest label of a class.
-const LABEL: usize = 120;
-
 /// Longest path, with its terminating zero, as in the kernel.
 const PATH_MAX: usize = 4096;
+
+/// The file's path. The program may have changed its environment when the file is written.
+static PATH: OnceLock<String> = OnceLock::new();
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
@@ -58,9 +53,6 @@ static WRITTEN: AtomicU64 = AtomicU64::new(0);
 /// Whether a failure has been recorded. Only one message is printed, at the exit.
 static FAILED: AtomicU64 = AtomicU64::new(0);
 
-/// Number of each lock's class plus one; 0 if it has none yet.
-static CLASS_OF: [AtomicU8; LOCKS] = [const { AtomicU8::new(0) }; LOCKS];
-
 /// Whether a thread writes the file.
 static IS_WRITING: AtomicBool = AtomicBool::new(false);
 
@@ -75,15 +67,8 @@ struct Room {
     /// The file's path, and the path of the unfinished file.
     paths: [[u8; PATH_MAX]; 2],
     text: [u8; 8192],
-    count: usize,
-    classes: [Class; CLASSES],
+    classes: Classes,
     sums: [Sums; CLASSES + 1],
-}
-
-#[derive(Clone, Copy)]
-struct Class {
-    kind: u32,
-    label: Name<LABEL>,
 }
 
 /// The figures of one class.
@@ -107,8 +92,7 @@ unsafe impl Sync for Place {}
 static ROOM: Place = Place(UnsafeCell::new(Room {
     paths: [[0; PATH_MAX]; 2],
     text: [0; 8192],
-    count: 0,
-    classes: [Class { kind: 0, label: Name::EMPTY }; CLASSES],
+    classes: Classes::new(),
     sums: [NOTHING; CLASSES + 1],
 }));
 
@@ -127,6 +111,7 @@ pub(super) fn begin() {
             .print();
         return;
     }
+    PATH.get_or_init(|| path.to_owned());
     IS_ON.store(true, Relaxed);
 }
 
@@ -169,7 +154,7 @@ pub(super) fn end() {
     }
     write_if_new();
     let error = FAILED.load(Relaxed) as i32;
-    if let Some(path) = variable(&environment::METRICS).filter(|_| error != 0) {
+    if let Some(path) = PATH.get().filter(|_| error != 0) {
         message::unwritable_metrics(path, &std::io::Error::from_raw_os_error(error)).print();
     }
 }
@@ -181,7 +166,7 @@ pub(super) fn confine() {
 
 /// Forgets the parent's figures, in the child of a `fork`.
 pub(super) fn after_fork() {
-    CLASS_OF.iter().for_each(|class| class.store(0, Relaxed));
+    classes::after_fork();
     DUE.store(0, Relaxed);
     WRITTEN.store(0, Relaxed);
     IS_WRITING.store(false, Relaxed);
@@ -192,11 +177,11 @@ pub(super) fn after_fork() {
 
 /// Writes the file under another name, and then renames it.
 fn write(profile: &Profile, room: &mut Room) -> Result<(), Errno> {
-    let path = variable(&environment::METRICS).ok_or(Errno::ENOENT)?;
+    let path = PATH.get().ok_or(Errno::ENOENT)?;
     let [file, unfinished] = &mut room.paths;
     let stem = name_file(file, path, "");
     name_file(unfinished, path, ".unfinished");
-    add_up(profile, &mut room.count, &mut room.classes, &mut room.sums);
+    add_up(profile, &mut room.classes, &mut room.sums);
     // The name is known, so somebody else may have placed a link there.
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
     // SAFETY: the paths end in a zero, and this function owns the descriptor.
@@ -206,7 +191,7 @@ fn write(profile: &Profile, room: &mut Room) -> Result<(), Errno> {
         let open = syscall!(Sysno::openat, libc::AT_FDCWD, at, flags, 0o644)?;
         let mut text = Text { file: open, room: &mut room.text, used: 0, error: None };
         let process = &file[stem.0..stem.1];
-        let _ = render(&mut text, process, profile, &room.classes[..room.count], &room.sums);
+        let _ = render(&mut text, process, profile, room.classes.known(), &room.sums);
         text.flush();
         let error = text.error;
         let _ = syscall!(Sysno::close, open);
@@ -246,10 +231,8 @@ fn name_file(room: &mut [u8; PATH_MAX], path: &str, end: &str) -> (usize, usize)
 }
 
 /// Gives new locks their classes, and adds up the figures of each class.
-fn add_up(profile: &Profile, count: &mut usize, classes: &mut [Class], sums: &mut [Sums]) {
-    if CLASS_OF.iter().all(|class| class.load(Relaxed) == 0) {
-        *count = 0;
-    }
+fn add_up(profile: &Profile, classes: &mut Classes, sums: &mut [Sums]) {
+    classes.begin();
     sums.fill(NOTHING);
     for (index, lock) in profile.locks.iter().enumerate() {
         let Some(kind) = Kind::of(lock.kind.load(Relaxed) & ((1 << TIME_SHIFT) - 1)) else {
@@ -258,39 +241,13 @@ fn add_up(profile: &Profile, count: &mut usize, classes: &mut [Class], sums: &mu
         if !kind.is_lock() || lock.waits.load(Acquire) == 0 {
             continue;
         }
-        let mut class = CLASS_OF[index].load(Relaxed);
-        if class == 0 {
-            class = class_of(profile, lock, kind as u32, count, classes);
-            CLASS_OF[index].store(class, Release);
-        }
-        let sum = &mut sums[usize::from(class) - 1];
+        let sum = &mut sums[classes.of(profile, index, kind as u32)];
         sum.waits += lock.waits.load(Relaxed);
         sum.wait_ns += lock.wait_ns.load(Relaxed);
         sum.holds += lock.holds.load(Relaxed);
         sum.hold_ns += lock.hold_ns.load(Relaxed);
         sum.slept += u64::from(lock.slept.load(Relaxed));
         sum.held_ns += estimate::held_ns(index);
-    }
-}
-
-/// The number of a lock's class plus one.
-fn class_of(
-    profile: &Profile,
-    lock: &Lock,
-    kind: u32,
-    count: &mut usize,
-    classes: &mut [Class],
-) -> u8 {
-    let label = place::of(profile, lock);
-    let known = classes[..*count].iter().position(|it| it.kind == kind && it.label == label);
-    match known {
-        Some(known) => known as u8 + 1,
-        None if *count < CLASSES => {
-            classes[*count] = Class { kind, label };
-            *count += 1;
-            *count as u8
-        }
-        None => OTHER,
     }
 }
 

@@ -15,6 +15,7 @@
 //! remain. Nothing here allocates or locks after the start.
 
 mod ask;
+mod classes;
 mod ended;
 mod estimate;
 mod exposition;

@@ -22,6 +22,12 @@ impl<const N: usize> Name<N> {
         room[..fits].copy_from_slice(&bytes[..fits]);
         self.length += fits;
     }
+
+    /// Replaces each byte by what `to` returns for it.
+    pub(super) fn map(mut self, to: impl Fn(u8) -> u8) -> Self {
+        self.bytes[..self.length].iter_mut().for_each(|byte| *byte = to(*byte));
+        self
+    }
 }
 
 impl<const N: usize> fmt::Write for Name<N> {

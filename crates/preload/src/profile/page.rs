@@ -33,6 +33,9 @@ const TABLE_SIZE: usize = size_of::<Profile>();
 /// Whether the next wait creates the page.
 static IS_DUE: AtomicBool = AtomicBool::new(false);
 
+/// Whether the user vouches that a filter of system calls allows those that create the page.
+static IS_VOUCHED_FOR: AtomicBool = AtomicBool::new(false);
+
 /// Always 0.
 static NOBODY: AtomicU32 = AtomicU32::new(0);
 
@@ -59,7 +62,9 @@ static SEEN_AT: AtomicU64 = AtomicU64::new(0);
 pub(super) fn begin() {
     metrics::begin();
     ASKED.store(without_page(), Relaxed);
-    IS_DUE.store(variable(&environment::TOP) != Some("0"), Relaxed);
+    let choice = variable(&environment::TOP);
+    IS_VOUCHED_FOR.store(choice == Some("1"), Relaxed);
+    IS_DUE.store(choice != Some("0"), Relaxed);
 }
 
 /// What `ASKED` points to while there is no page.
@@ -97,7 +102,7 @@ pub(super) fn create_page() {
         return;
     }
     // A filter may kill the process for a call that it does not know, unless the user vouches.
-    if variable(&environment::TOP) != Some("1") && runtime::is_filtered() {
+    if !IS_VOUCHED_FOR.load(Relaxed) && runtime::is_filtered() {
         return;
     }
     let Ok(at) = shared::create(SIZE) else { return };

@@ -3,6 +3,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::OnceLock;
 
 use unconvoy_locks::catalogue::environment;
 use unconvoy_locks::primitive::{Clock as _, Native};
@@ -12,6 +13,10 @@ use super::section::Section;
 use super::{ask, ended, file, metrics, modules, origin, page, stack, state};
 use crate::variables::{read_milliseconds, variable};
 use crate::{message, output};
+
+/// The file's path, for a process that creates its file later. The program may have changed its
+/// environment by then.
+static PATH: OnceLock<String> = OnceLock::new();
 
 /// Whether the process creates its file at its first wait.
 static IS_DUE: AtomicBool = AtomicBool::new(false);
@@ -59,7 +64,7 @@ pub(crate) fn begin(is_of_libc: bool) {
     if !is_of_libc {
         page::begin();
     }
-    let path = variable(&environment::PROFILE);
+    let path = variable(&environment::PROFILE).map(|path| PATH.get_or_init(|| path.to_owned()));
     if path.is_some() || metrics::is_on() {
         stack::begin();
     }
@@ -94,7 +99,7 @@ fn begin_late() -> Option<&'static Profile> {
         if !IS_DUE.swap(false, Relaxed) {
             return begin_table();
         }
-        let Some(path) = variable(&environment::PROFILE) else { return };
+        let Some(path) = PATH.get() else { return };
         let generation = state::generation();
         // SAFETY: only the thread in the section calls this.
         let created = unsafe { file::create(path, IS_OF_LIBC.load(Relaxed)) };
@@ -152,7 +157,7 @@ pub(crate) fn after_fork() {
     modules::after_fork();
     stack::after_fork();
     CREATION.after_fork();
-    IS_DUE.store(may_call && variable(&environment::PROFILE).is_some(), Relaxed);
+    IS_DUE.store(may_call && PATH.get().is_some(), Relaxed);
 }
 
 /// Stops the system calls of the profile, for which a filter may kill the process. Another thread

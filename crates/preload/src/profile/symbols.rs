@@ -1,6 +1,8 @@
 //! The symbols of an ELF file, read without allocation.
 
+use core::fmt::Write as _;
 use core::mem::{MaybeUninit, size_of};
+use core::ops::Range;
 
 use libc::{Elf64_Ehdr, Elf64_Phdr, Elf64_Shdr, Elf64_Sym};
 use syscalls::{Sysno, syscall};
@@ -70,14 +72,15 @@ impl File {
     }
 }
 
-/// Appends the name of the symbol at `offset` from the file's lowest mapped address. Returns
-/// whether there is one; `None` if the address is not in the file.
+/// Appends the name of the symbol at `offset` from the file's lowest mapped address, or the offset
+/// if no symbol is there. Returns the offsets that have this name; `None` if the address is not in
+/// the file.
 pub(super) fn find<const N: usize>(
     path: &[u8],
     offset: u64,
     wanted: Wanted,
     name: &mut Name<N>,
-) -> Option<bool> {
+) -> Option<Range<u64>> {
     let file = File::open(path)?;
     let header: Elf64_Ehdr = file.read(0)?;
     if header.e_ident[..5] != *b"\x7fELF\x02" {
@@ -97,10 +100,12 @@ pub(super) fn find<const N: usize>(
             let read = file.read_bytes(&mut text, at);
             let length = text[..read].iter().position(|&byte| byte == 0).unwrap_or(read);
             name.add(&text[..length]);
-            return Some(true);
+            let start = offset.saturating_sub(address - symbol.st_value);
+            return Some(start..start.saturating_add(symbol.st_size));
         }
     }
-    Some(false)
+    let _ = write!(name, "+{offset:#x}");
+    Some(offset..offset + 1)
 }
 
 /// The file's own address; `None` if the file does not reach that far.

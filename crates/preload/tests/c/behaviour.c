@@ -10,6 +10,9 @@
  *   thousand               1000 threads on the smallest stacks, with one mutex and one condition
  *   elides                 prints whether sections run as transactions: in a process with one
  *                          thread, after a second one has started, and in a child of a fork
+ *   fork-counted           contends, locks a mutex 1000 times, and forks a child that locks it once
+ *   fork-silent            a child without lock calls exits; the parent ends by _exit
+ *   cleared                clears the environment, forks, and waits for a lock in both processes
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -17,11 +20,13 @@
 #include <link.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -446,6 +451,57 @@ static int elides(void)
 	return 0;
 }
 
+/* ---- fork-counted ---- */
+
+static int fork_counted(void)
+{
+	long_contention();
+	fflush(stdout);
+	for (int i = 0; i < 1000; i++) {
+		pthread_mutex_lock(&other);
+		pthread_mutex_unlock(&other);
+	}
+	pid_t child = child_create();
+	if (child == 0) {
+		pthread_mutex_lock(&other);
+		pthread_mutex_unlock(&other);
+		return 0;
+	}
+	int status = await_child(child);
+	printf("child %d, status %d\n", (int)child, status);
+	return 0;
+}
+
+/* ---- fork-silent ---- */
+
+/* No fork handler runs, and the child makes no lock call. */
+static int fork_silent(void)
+{
+	pid_t child = CHILD_BY("clone", (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+	if (child == 0)
+		exit(0);
+	_exit(await_child(child) == 0 ? 0 : 1);
+}
+
+/* ---- cleared ---- */
+
+static int cleared(void)
+{
+	pthread_t t;
+	clearenv();
+	pid_t child = child_create();
+	pthread_mutex_lock(&other);
+	start(&t, wait_for_other, NULL);
+	sleep_ms(200);
+	pthread_mutex_unlock(&other);
+	pthread_join(t, NULL);
+	if (child == 0)
+		return 0;
+	int status = await_child(child);
+	printf("child %d, status %d\n", (int)child, status);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 1 ? argv[1] : "";
@@ -467,6 +523,12 @@ int main(int argc, char **argv)
 		return thousand();
 	if (strcmp(mode, "elides") == 0)
 		return elides();
+	if (strcmp(mode, "fork-counted") == 0)
+		return fork_counted();
+	if (strcmp(mode, "fork-silent") == 0)
+		return fork_silent();
+	if (strcmp(mode, "cleared") == 0)
+		return cleared();
 	fprintf(stderr, "behaviour: no mode %s\n", mode);
 	return 2;
 }

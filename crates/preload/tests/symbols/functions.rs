@@ -116,7 +116,7 @@ pub const ROWS: &[Row] = &[
         names: &["__register_frame{,_info,_info_bases,_table,_info_table,_info_table_bases}"],
         which: "",
         whose: Called("after the last call stack of a [profile](profile.md)"),
-        why: "libgcc's; from then on its unwinder locks a mutex",
+        why: "after such a call, libgcc's unwinder locks a mutex",
     },
     Row {
         names: &["dlclose"],
