@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use unconvoy_measure::interrupt::Interrupts;
 
-/// Time for a program to end by itself after a signal that the terminal may have sent to it too.
+/// Time for a program to end by itself after a signal that its sender may have sent to it too.
 const BY_ITSELF: Duration = Duration::from_millis(500);
 /// Time for a program to end after its time-out before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -96,6 +96,8 @@ fn watch(
         if let Some(number) = interrupts.take() {
             let signal = Signal::try_from(number).unwrap_or(Signal::SIGTERM);
             deadline = match why {
+                // The program got the signal as well.
+                None if interrupts.is_from_terminal() => Deadline::Never,
                 None => Deadline::At(Instant::now() + BY_ITSELF, signal),
                 // A second signal: kill the program now.
                 Some(_) => Deadline::At(Instant::now(), Signal::SIGKILL),

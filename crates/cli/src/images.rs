@@ -169,13 +169,14 @@ impl Images {
             },
             None => Frame::Unknown,
         });
-        members::locked_member(frames, lock)
+        members::locked_member(frames, lock).map(|name| on_one_line(&name))
     }
 
     /// Names the lock at an address inside of a static object.
     pub fn static_member(&self, address: u64, lock: LockType) -> Option<String> {
         let image = self.at(address)?;
-        members::static_member(image.debug()?, address.wrapping_sub(image.bias), lock)
+        let own = address.wrapping_sub(image.bias);
+        members::static_member(image.debug()?, own, lock).map(|name| on_one_line(&name))
     }
 
     /// Returns the function and source line of an instruction, as far as known.
@@ -315,7 +316,8 @@ impl Image {
                     .function
                     .as_ref()
                     .and_then(|function| Some(function.demangle().ok()?.into_owned()));
-                let at = format!("{}:{line}", file.rsplit('/').next().unwrap_or(file));
+                let file_name = file.rsplit('/').next().unwrap_or(file);
+                let at = format!("{}:{line}", on_one_line(file_name));
                 let name = match function {
                     Some(function) => format!("{} ({at})", brief(&function)),
                     None => at,
@@ -388,7 +390,7 @@ fn variables(file: &ReadCache<File>) -> Option<Vec<Variable>> {
 /// Demangles a symbol. C names stay as they are, even if they look like a mangled type.
 pub fn readable(symbol: &str) -> String {
     let is_mangled = ["_Z", "_R"].iter().any(|start| symbol.starts_with(start));
-    if is_mangled { brief(&demangle_auto(symbol.into(), None)) } else { symbol.to_string() }
+    if is_mangled { brief(&demangle_auto(symbol.into(), None)) } else { on_one_line(symbol) }
 }
 
 /// Returns a function's name without parameters, which are long in C++.
@@ -396,55 +398,14 @@ fn brief(name: &str) -> String {
     let name = name.replace("(anonymous namespace)::", "");
     let from = name.find("operator()").map_or(0, |at| at + "operator()".len());
     let end = name[from..].find('(').map_or(name.len(), |at| from + at);
-    name[..end].to_string()
+    on_one_line(&name[..end])
+}
+
+/// Replaces control characters, with which a file could forge lines of a report.
+fn on_one_line(name: &str) -> String {
+    name.replace(char::is_control, "?")
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn brief_drops_parameters_and_namespaces() {
-        assert_eq!(
-            brief("leveldb::DBImpl::Write(leveldb::WriteOptions const&)"),
-            "leveldb::DBImpl::Write"
-        );
-        assert_eq!(brief("(anonymous namespace)::Cache::Lookup(int)"), "Cache::Lookup");
-        assert_eq!(brief("main"), "main");
-        assert_eq!(
-            brief("f()::{lambda(int)#1}::operator()(int) const"),
-            "f()::{lambda(int)#1}::operator()"
-        );
-    }
-
-    #[test]
-    fn readable_demangles_only_mangled_names() {
-        assert_eq!(readable("m"), "m");
-        assert_eq!(readable("_ZN5Cache6LookupEi"), "Cache::Lookup");
-    }
-
-    #[test]
-    fn images_name_this_tests_code_and_variable() {
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
-        let mapping = |line: &str| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            let (base, end) = fields[0].split_once('-').unwrap();
-            let path = PathBuf::from(fields.get(5).filter(|path| path.starts_with('/'))?);
-            Some(Mapping { base: hex(base), end: hex(end), offset: hex(fields[2]), path })
-        };
-        let images = Images::new(&maps.lines().filter_map(mapping).collect::<Vec<_>>());
-        let function = brief_drops_parameters_and_namespaces as fn() as usize as u64;
-        let name = images.code(function).unwrap();
-        // Release builds have no debug information, and so no line.
-        assert!(name.contains("brief_drops_parameters_and_namespaces"), "{name}");
-        static VARIABLE: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-        let address = VARIABLE.as_ptr() as u64;
-        assert!(images.variable(address).unwrap().contains("VARIABLE"));
-        assert_eq!(
-            images.origin(address).unwrap().file,
-            std::env::current_exe().unwrap().canonicalize().unwrap()
-        );
-        assert_eq!(images.origin(8), None);
-    }
-}
+#[path = "images_tests.rs"]
+mod tests;

@@ -10,6 +10,7 @@ pub mod cli;
 mod compare;
 mod debug_files;
 mod doctor;
+mod duration;
 mod executable;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -20,6 +21,7 @@ mod listing;
 mod members;
 mod messages;
 mod names;
+mod output_file;
 mod paragraph;
 mod predict;
 mod profile;

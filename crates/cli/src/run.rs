@@ -12,7 +12,6 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueHint};
 use nix::errno::Errno;
-use nix::unistd::AccessFlags;
 use unconvoy::catalogue::environment;
 use unconvoy::catalogue::{CONTENTION, Entry, LOAD, POLICY, SENSOR};
 use unconvoy::load::settings::INTERVAL_MS;
@@ -23,6 +22,7 @@ use unconvoy_measure::parts;
 use crate::inspect::watch;
 use crate::messages::command as messages;
 use crate::messages::inspect as inspection;
+use crate::output_file::{writable, writable_by_library};
 use crate::refusal::Refusal;
 use crate::strategy::Strategy;
 use crate::top::filter;
@@ -139,8 +139,9 @@ fn interval(text: &str) -> Result<f64, String> {
 pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     let program = &args.program[0];
     let mut environment = Environment::inherited();
+    environment.forget_outer_run(args);
     if let Some(file) = &args.strategy {
-        apply(file, program, &mut environment)?;
+        apply(file, program, args.lock.is_some(), &mut environment)?;
     }
     match args.lock.as_deref() {
         Some(LIBC) => {
@@ -149,6 +150,11 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
                 ("--confine", args.confine.is_some()),
                 ("--strategy", args.strategy.is_some()),
                 ("--stats", args.stats.is_some()),
+                ("--sensor", args.sensor.is_some()),
+                ("--interval", args.interval.is_some()),
+                ("--sleep-timeout", args.sleep_timeout.is_some()),
+                ("--policy", args.policy.is_some()),
+                ("--backoff", args.backoff.is_some()),
             ];
             reject_options_of_own_locks(&given)?;
             environment.set(environment::REPLACE.name, "0");
@@ -181,14 +187,14 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
         environment.set(environment::CHILDREN.name, "0");
     }
     if let Some(file) = &args.stats {
-        match writable(file) {
+        match writable_by_library(file) {
             Ok(path) => environment.set(environment::STATS.name, path),
             // Leave the variable unset, or the interposer would report the same failure.
             Err(why) => complain(&messages::no_statistics(file, &why)),
         }
     }
     if let Some(file) = &args.metrics {
-        match writable(file) {
+        match writable_by_library(file) {
             Ok(path) => environment.set(environment::METRICS.name, path),
             Err(why) => complain(&messages::no_metrics(file, &why)),
         }
@@ -214,9 +220,17 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     Err(execute(&args.program, &environment).into())
 }
 
-/// Sets what a strategy file says, and prints what of it has no effect.
-fn apply(file: &Path, program: &OsStr, environment: &mut Environment) -> Result<(), Refusal> {
-    let (settings, warnings) = Strategy::read(file)?.settings_for(program)?;
+/// Sets what a strategy file says, and prints what of it has no effect. `has_lock`: `--lock` serves
+/// the locks that no entry names, even if the file chooses libc for them.
+fn apply(
+    file: &Path,
+    program: &OsStr,
+    has_lock: bool,
+    environment: &mut Environment,
+) -> Result<(), Refusal> {
+    let mut strategy = Strategy::read(file)?;
+    strategy.default_is_libc &= !has_lock;
+    let (settings, warnings) = strategy.settings_for(program)?;
     environment.remove(environment::STRATEGY.name);
     for (name, value) in settings {
         environment.set(name, value);
@@ -294,29 +308,25 @@ fn c_string(word: impl AsRef<OsStr>) -> Result<CString, std::ffi::NulError> {
     CString::new(word.as_ref().as_bytes())
 }
 
-/// Returns the absolute path of a file to write when the program ends, or why it cannot be written.
-pub fn writable(file: &Path) -> Result<PathBuf, String> {
-    let path = std::path::absolute(file).map_err(|error| error.to_string())?;
-    if path.is_dir() {
-        return Err(messages::is_directory().to_string());
-    }
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    let access = |path: &Path, mode| nix::unistd::access(path, mode);
-    access(directory, AccessFlags::W_OK | AccessFlags::X_OK)
-        .map_err(|error| messages::cannot_write_to_directory(directory, error.desc()))?;
-    if path.exists() {
-        access(&path, AccessFlags::W_OK)
-            .map_err(|error| messages::cannot_write_to_file(error.desc()))?;
-    }
-    Ok(path)
-}
-
 /// The program's environment: the inherited one in its order, with some values replaced.
 struct Environment(Vec<(OsString, OsString)>);
 
 impl Environment {
     fn inherited() -> Self {
         Self(std::env::vars_os().collect())
+    }
+
+    /// Removes what would make another run, in which this command was started, part of this one.
+    fn forget_outer_run(&mut self, args: &RunArgs) {
+        if args.lock.is_some() || args.strategy.is_some() {
+            self.remove(environment::REPLACE.name);
+        }
+        let is_inner = self.get(environment::STATS_OWNER.name).is_some();
+        if is_inner && (args.stats.is_some() || args.metrics.is_some()) {
+            let files = [environment::STATS, environment::PROFILE, environment::METRICS];
+            let owned = files.iter().chain([&environment::STATS_OWNER]);
+            owned.for_each(|variable| self.remove(variable.name));
+        }
     }
 
     fn get(&self, name: &str) -> Option<&OsStr> {
@@ -374,14 +384,5 @@ mod tests {
         let block = environment.block().unwrap();
         let text: Vec<&str> = block.iter().map(|entry| entry.to_str().unwrap()).collect();
         assert_eq!(text, ["A=3", "B=2", "C=4"]);
-    }
-
-    #[test]
-    fn writable_rejects_directories_and_missing_parents() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("stats.json");
-        assert_eq!(writable(&file), Ok(file));
-        assert!(writable(&directory.path().join("missing/stats.json")).is_err());
-        assert!(writable(directory.path()).unwrap_err().contains("directory"));
     }
 }

@@ -178,13 +178,13 @@ fn comparison_without_metric_uses_wall_time() {
 #[test]
 fn configuration_sets_environment_of_run() {
     let stage = Stage::new();
-    let line =
-        "#!/bin/sh\necho \"$UNCONVOY_LOCK $UNCONVOY_LOAD $LD_PRELOAD $UNCONVOY_STATS\" >> seen\n";
-    stage.script("program", line);
+    let words = "$UNCONVOY_LOCK $UNCONVOY_LOAD $LD_PRELOAD $UNCONVOY_STATS$UNCONVOY_REPLACE";
+    stage.script("program", &format!("#!/bin/sh\necho \"{words}\" >> seen\n"));
     stage
         .unconvoy()
         .env("UNCONVOY_LOCK", "ttas")
         .env("UNCONVOY_STATS", "/nonexistent")
+        .env("UNCONVOY_REPLACE", "0")
         .env("LD_PRELOAD", stage.library())
         .args([
             "compare",
@@ -291,6 +291,25 @@ fn unusable_output_names_cause() {
             .code(1)
             .stderr(contains(cause).and(contains("round 1")).and(contains("jain: 2")));
     }
+}
+
+#[test]
+fn program_whose_name_has_the_thread_count_is_found() {
+    let stage = Stage::new();
+    stage.script("program-2", "#!/bin/sh\n");
+    let mut command = stage.unconvoy();
+    command.args(["compare", "--runs", "1", "--threads", "2", "--", "./program-{threads}"]);
+    command.assert().success();
+}
+
+#[test]
+fn unwritable_file_is_refused_before_the_first_run() {
+    let stage = Stage::new();
+    stage.script("program", "#!/bin/sh\necho >> count\n");
+    let mut command = stage.unconvoy();
+    command.args(["compare", "--json", "/proc/o.json", "--", "./program"]);
+    command.assert().code(2).stderr(contains("cannot write /proc/o.json"));
+    assert!(!stage.path("count").exists());
 }
 
 #[test]

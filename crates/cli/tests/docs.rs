@@ -252,8 +252,10 @@ fn help_page_is_up_to_date() {
         );
     }
     assert_up_to_date("reference/commands.md", &[("help", page)]);
-    let tune = format!("```text\n{}\n```\n", help(&["tune", "-h"]).trim_end());
-    assert_up_to_date("reference/tune.md", &[("help", tune)]);
+    for command in ["profile", "tune"] {
+        let text = format!("```text\n{}\n```\n", help(&[command, "-h"]).trim_end());
+        assert_up_to_date(&format!("reference/{command}.md"), &[("help", text)]);
+    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 mod stage;
 
+use std::os::unix::fs::PermissionsExt;
+
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
@@ -81,4 +83,35 @@ fn program_whose_locks_cannot_be_replaced_is_explained() {
     assert.stdout(contains("no pthread lock in it"));
     stage.unconvoy().args(["doctor", "--", "./missing"]).assert().code(127);
     stage.unconvoy().args(["doctor", "--nosuch"]).assert().code(2);
+}
+
+#[test]
+fn file_that_is_no_program_is_refused() {
+    let stage = Stage::new();
+    let text = stage.script("text", "no magic here");
+    let script = stage.script("script", &format!("#!{}\n", text.display()));
+    for (path, why) in [
+        (stage.path("."), "is a directory"),
+        (text, "neither an ELF file nor a script"),
+        (script, "neither an ELF file nor a script"),
+    ] {
+        let assert = stage.unconvoy().args(["doctor", "--"]).arg(&path).assert().code(126);
+        assert.stderr(contains(why)).stdout("");
+    }
+    let orphan = stage.script("orphan", "#!/nonexistent/interpreter\n");
+    let assert = stage.unconvoy().args(["doctor", "--"]).arg(&orphan).assert().code(127);
+    assert.stderr(contains("/nonexistent/interpreter"));
+}
+
+#[test]
+fn program_that_cannot_be_read_is_refused() {
+    if nix::unistd::geteuid().is_root() {
+        println!("not tested: root may read any file");
+        return;
+    }
+    let stage = Stage::new();
+    let sealed = stage.script("sealed", "#!/bin/sh\n");
+    std::fs::set_permissions(&sealed, std::fs::Permissions::from_mode(0o111)).unwrap();
+    let assert = stage.unconvoy().args(["doctor", "--"]).arg(&sealed).assert().code(126);
+    assert.stderr(contains("Permission denied"));
 }

@@ -106,6 +106,19 @@ fn records_are_renewed_when_their_sources_change() {
 }
 
 #[test]
+fn record_of_unknown_commit_is_renewed() {
+    let copy = Copy::new();
+    assert_eq!(copy.run(&[]).0, Some(0));
+    let states = "docs/records/evaluation.json";
+    let mut changed: serde_json::Value = serde_json::from_str(&copy.read(states)).expect("JSON");
+    changed["number"]["commit"] = "badc0de".into();
+    changed["number"]["digest"] = "another".into();
+    copy.write(states, &changed.to_string());
+    let (status, text) = copy.run(&["--list"]);
+    assert!(status == Some(0) && text.trim_end().ends_with("changed since badc0de"), "{text}");
+}
+
+#[test]
 fn failed_and_interrupted_records_continue() {
     let copy = Copy::new();
     copy.write("fails", "");

@@ -28,14 +28,17 @@ fn installed_files_serve_shells_readers_and_c_programs() {
     let stage = Stage::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let prefix = stage.path("prefix");
-    let made = Command::new("make")
-        .args(["--no-print-directory", "-C"])
-        .arg(&root)
-        .arg("install-files")
-        .arg(format!("PREFIX={}", prefix.display()))
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let make = |target: &str| {
+        let made = Command::new("make")
+            .args(["--no-print-directory", "-C"])
+            .arg(&root)
+            .arg(target)
+            .arg(format!("PREFIX={}", prefix.display()))
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    };
+    make("install-files");
     for (file, part) in [
         ("share/bash-completion/completions/unconvoy", "doctor"),
         ("share/zsh/site-functions/_unconvoy", "#compdef unconvoy"),
@@ -66,6 +69,10 @@ fn installed_files_serve_shells_readers_and_c_programs() {
     assert!(text.contains(&format!(" yes  {:<16}  ", "library")), "{text}");
     let output = Command::new(prefix.join("bin/unconvoy")).args(["bench", "--help"]).output();
     assert!(output.unwrap().status.success());
+
+    make("uninstall");
+    let left = Command::new("find").arg(&prefix).args(["!", "-type", "d"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&left.stdout), "");
 }
 
 /// The examples in C and C++ build with CMake, and check themselves.

@@ -2,6 +2,7 @@
 
 mod stage;
 
+use std::io::Write as _;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,8 @@ fn interrupted(
 
 #[test]
 fn signal_saves_and_prints_finished_runs() {
-    for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+    for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGQUIT, 131)]
+    {
         let stage = Stage::new();
         let (code, text) = interrupted(&stage, signal, PROGRAM, &[]);
         assert_eq!(code, Some(status), "{text}");
@@ -48,6 +50,23 @@ fn signal_saves_and_prints_finished_runs() {
             serde_json::from_str(&stage.read("unconvoy-compare-partial.json")).unwrap();
         assert_eq!(record["runs"].as_array().unwrap().len(), 2);
         assert!(stage::has_ended(&stage.read("child")));
+    }
+}
+
+/// `nohup` ignores SIGHUP, and a shell ignores SIGINT in a script's background jobs.
+#[test]
+fn ignored_signal_does_not_end_comparison() {
+    let stage = Stage::new();
+    stage.script("program", "#!/bin/sh\nkill -HUP $PPID\n");
+    for (disposition, status) in [("trap '' HUP;", 0), ("", 129)] {
+        let script = format!("{disposition} exec \"$0\" compare --runs 3 --quiet -- ./program");
+        let command = stage.process();
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script]).arg(command.get_program()).current_dir(stage.path("."));
+        shell.env("UNCONVOY_LIBRARY", stage.library());
+        let output = shell.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{disposition} {text}");
     }
 }
 
@@ -100,6 +119,29 @@ fn profiled_program_may_take_its_time_to_end() {
     let mut child = profile_terminated(&stage, "sleep 4; echo > ended; exit 0");
     child.wait().unwrap();
     assert!(stage.path("ended").exists());
+}
+
+/// A terminal sends the program its own SIGINT.
+#[test]
+fn terminal_interrupts_profiled_program_once() {
+    let stage = Stage::new();
+    let program = "trap 'echo >> interrupts' INT\necho > ready\n\
+                   while [ ! -e go ]; do sleep 0.05; done\n";
+    stage.script("program", &format!("#!/bin/sh\n{program}"));
+    let unconvoy = stage.process();
+    let line = format!("exec {} profile -- ./program", unconvoy.get_program().to_string_lossy());
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).current_dir(stage.path("."));
+    script.env("UNCONVOY_LIBRARY", stage.library()).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut script = script.spawn().expect("script(1) is an essential program");
+    wait_for(&stage, "ready");
+    script.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
+    wait_for(&stage, "interrupts");
+    // Time in which a second signal would come.
+    std::thread::sleep(Duration::from_secs(1));
+    stage.write("go", "");
+    script.wait().unwrap();
+    assert_eq!(stage.read("interrupts"), "\n");
 }
 
 #[test]

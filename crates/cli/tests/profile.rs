@@ -173,12 +173,15 @@ fn bad_input_is_rejected_with_reason() {
         (&["--lock", "nosuch", "--", "true"], 2, "loiter"),
         (&["--period", "0", "--", "true"], 2, "0.001 to 1000"),
         (&["--read", "text", "--", "true"], 2, "cannot be used"),
-        (&["--", "/no/such/program"], 127, "not found"),
+        (&["--read", "short", "-o", "kept"], 2, "cannot be used"),
+        (&["-o", "text", "--", "true"], 2, "is not a profile"),
+        (&["-o", "short", "--", "/no/such/program"], 127, "not found"),
         (&["--", "/etc/passwd"], 126, "cannot execute"),
     ] {
         let mut command = stage.unconvoy();
         command.arg("profile").args(arguments).assert().code(status).stderr(contains(message));
     }
+    assert!(stage.path("text").exists() && stage.path("short").exists());
 }
 
 #[test]

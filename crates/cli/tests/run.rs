@@ -139,6 +139,36 @@ fn users_variables_hold_without_options() {
         .stdout("ticket:\n");
 }
 
+/// Started in a program that already runs under unconvoy.
+#[test]
+fn inner_run_has_files_and_locks_of_its_own() {
+    let stage = Stage::new();
+    let names = ["REPLACE", "STATS_OWNER", "PROFILE", "STATS"].map(|it| format!("UNCONVOY_{it}"));
+    let script = names.each_ref().map(|name| format!("echo ${name}")).join("; ");
+    let run = |options: &[&str]| {
+        let mut command = stage.unconvoy();
+        for name in &names {
+            command.env(name, "0");
+        }
+        command.arg("run").args(options).args(["--", "sh", "-c", &script]);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(run(&[]), "0\n0\n0\n0\n");
+    assert_eq!(run(&["--lock", "tpmcs"]), "\n0\n0\n0\n");
+    let own = run(&["--stats", "own.json"]);
+    assert!(own.starts_with("0\n\n\n/") && own.ends_with("/own.json\n"), "{own}");
+}
+
+#[test]
+fn options_of_load_control_are_refused_with_libcs_locks() {
+    let stage = Stage::new();
+    for option in [["--policy", "pid"], ["--interval", "5"], ["--sensor", "psi"]] {
+        let mut command = stage.unconvoy();
+        command.args(["run", "--lock", "libc"]).args(option).args(["--", "true"]);
+        command.assert().code(2).stderr(contains(option[0]));
+    }
+}
+
 #[test]
 fn arguments_pass_unchanged() {
     let stage = Stage::new();

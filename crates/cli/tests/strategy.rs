@@ -57,6 +57,20 @@ fn process_table_sets_variables_and_options_override_it() {
 }
 
 #[test]
+fn lock_option_serves_locks_that_the_file_leaves_to_libc() {
+    let stage = staged();
+    stage.write("server.toml", "version = 1\n[process]\nlock = \"libc\"\n");
+    for (options, expected) in [(&[][..], true), (&["--lock", "tpmcs"], false)] {
+        let mut command = stage.unconvoy();
+        command.args(["run", "--strategy", "server.toml"]).args(options);
+        command.args(["--", "sh", "-c", "echo $UNCONVOY_LOCK:$UNCONVOY_STRATEGY"]);
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.contains("d:0"), expected, "{options:?}: {text}");
+    }
+}
+
+#[test]
 fn entries_reach_the_program_resolved() {
     let stage = staged();
     let entries = "version = 1\n\

@@ -328,6 +328,9 @@ fn interrupt_keeps_rounds_and_resume_goes_on() {
     assert_eq!((&before["complete"], &before["ended_by"]), (&false.into(), &"signal 2".into()));
     let rounds = before["runs"].as_array().unwrap().len();
     assert!(rounds > 10, "{rounds}");
+    let mut fresh = stage.unconvoy();
+    fresh.args(["tune"]).args(METRIC).args(["--", "./server"]);
+    fresh.assert().code(2).stderr(contains("continue that search with --resume server-tune.json"));
 
     let resume = |options: &[&str], program: &[&str]| {
         let mut command = stage.unconvoy();
@@ -369,6 +372,21 @@ fn interrupt_keeps_rounds_and_resume_goes_on() {
     let mut again = stage.unconvoy();
     again.args(["tune", "--resume", "o.json"]).args(METRIC).args(["--", "./server"]);
     again.assert().code(1).stderr(contains("o.json is complete: there is nothing to resume"));
+
+    // A confirmation that was interrupted at the end of the budget goes on.
+    let mut late = after.clone();
+    late["complete"] = false.into();
+    late["elapsed_s"] = 39.9.into();
+    let last = runs.last().unwrap()["round"].clone();
+    let is_last = |run: &Value| run["stage"] == "confirmation" && run["round"] == last;
+    late["runs"].as_array_mut().unwrap().retain(|run| !is_last(run));
+    stage.write("late.json", &late.to_string());
+    let mut command = stage.unconvoy();
+    command.args(["tune", "--resume", "late.json", "--json", "late.json", "--budget", "40s"]);
+    command.args(METRIC).args(["--", "./server"]).assert().success();
+    let late = record(&stage, "late.json");
+    assert_eq!(late["complete"], true);
+    assert_eq!(late["runs"].as_array().unwrap().len(), runs.len());
 }
 
 #[test]

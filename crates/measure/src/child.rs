@@ -138,6 +138,8 @@ impl Running {
         let wall = loop {
             streams.wait(interrupts, deadline)?;
             see(&streams.output.stdout);
+            // This command may have been stopped meanwhile, so look before judging by the time.
+            let has_ended = group.leader_has_ended()?;
             if let Some(number) = interrupts.take() {
                 // Kill at once on a second signal, or a signal after the time-out.
                 let signal = match ended_by_us {
@@ -147,13 +149,13 @@ impl Running {
                 group.signal(signal);
                 ended_by_us = Some(Outcome::Interrupted(number));
                 deadline = Some(Instant::now() + GRACE);
-            } else if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            } else if !has_ended && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 let signal = if ended_by_us.is_some() { Signal::SIGKILL } else { Signal::SIGTERM };
                 group.signal(signal);
                 ended_by_us.get_or_insert(Outcome::TimedOut);
                 deadline = Some(Instant::now() + GRACE);
             }
-            if group.leader_has_ended()? {
+            if has_ended || group.leader_has_ended()? {
                 break start.elapsed();
             }
         };

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::messages;
-use crate::output::replace;
+use crate::output::{check, replace};
 
 /// One format for records of type `R`.
 pub trait Exporter<R> {
@@ -65,7 +65,8 @@ impl<R> Destination<R> {
         } else if !directory.is_dir() {
             Err(messages::no_directory(&self.path, directory))
         } else {
-            Ok(())
+            check(&self.path)
+                .map_err(|error| format!("{}: {error}", messages::cannot_write(&self.path)))
         }
     }
 

@@ -9,13 +9,15 @@ use std::ffi::c_int;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
+use signal_hook::low_level::pipe;
+use signal_hook_registry::register_sigaction;
 
 /// Signals that end a measurement.
-const ENDING: [c_int; 3] = [SIGINT, SIGTERM, SIGHUP];
+const ENDING: [c_int; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
 /// A signal asked the command to end. Displays as the reason in a record.
 #[derive(Debug)]
@@ -32,11 +34,13 @@ impl std::error::Error for Interrupted {}
 /// Installed handlers, which stay for the rest of the process's life.
 pub struct Interrupts {
     pending: Arc<AtomicUsize>,
+    is_from_terminal: Arc<AtomicBool>,
     wake: UnixStream,
 }
 
 impl Interrupts {
     /// Installs the handlers. Child programs do not inherit them, because `exec` resets handlers.
+    /// A signal that this process was told to ignore, as by `nohup`, stays ignored.
     ///
     /// # Errors
     ///
@@ -45,18 +49,25 @@ impl Interrupts {
         let (wake, write_end) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         let pending = Arc::new(AtomicUsize::new(0));
-        for signal in ENDING {
+        let is_from_terminal = Arc::new(AtomicBool::new(false));
+        for signal in ENDING.into_iter().filter(|&signal| !is_ignored(signal)) {
             // Register the number before the byte: handlers run in this order, so a reader of the
             // byte finds the number.
-            signal_hook::flag::register_usize(signal, Arc::clone(&pending), signal as usize)?;
-            signal_hook::low_level::pipe::register(signal, write_end.try_clone()?)?;
+            let (number, sender) = (Arc::clone(&pending), Arc::clone(&is_from_terminal));
+            let note = move |info: &libc::siginfo_t| {
+                sender.store(info.si_code == libc::SI_KERNEL, Ordering::Relaxed);
+                number.store(signal as usize, Ordering::Release);
+            };
+            // SAFETY: stores to atomics may be made in a signal handler.
+            unsafe { register_sigaction(signal, note) }?;
+            pipe::register(signal, write_end.try_clone()?)?;
         }
-        signal_hook::low_level::pipe::register(SIGCHLD, write_end)?;
+        pipe::register(SIGCHLD, write_end)?;
         // Standard output may be closed early (`compare | head`), which must not lose finished
         // runs. A handler with an unused flag serves instead of "ignore", which child programs
         // would inherit.
         signal_hook::flag::register_usize(SIGPIPE, Arc::new(AtomicUsize::new(0)), 0)?;
-        Ok(Self { pending, wake })
+        Ok(Self { pending, is_from_terminal, wake })
     }
 
     /// Returns this process's handlers, which the first call installs.
@@ -86,10 +97,16 @@ impl Interrupts {
 
     /// Returns and clears the last signal since the previous call.
     pub fn take(&self) -> Option<c_int> {
-        match self.pending.swap(0, Ordering::Relaxed) {
+        match self.pending.swap(0, Ordering::Acquire) {
             0 => None,
             signal => Some(signal as c_int),
         }
+    }
+
+    /// Whether the terminal sent the last signal, and so sent it to the whole foreground process
+    /// group.
+    pub fn is_from_terminal(&self) -> bool {
+        self.is_from_terminal.load(Ordering::Relaxed)
     }
 
     /// Returns a descriptor that becomes readable when a signal arrives or a child ends.
@@ -101,5 +118,16 @@ impl Interrupts {
     pub fn drain(&self) {
         let mut bytes = [0; 64];
         while matches!((&self.wake).read(&mut bytes), Ok(count) if count > 0) {}
+    }
+}
+
+/// Whether this process ignores a signal.
+fn is_ignored(signal: c_int) -> bool {
+    // SAFETY: all-zero bytes are a `sigaction`, and without a new action the call only reads the
+    // present one.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let result = libc::sigaction(signal, std::ptr::null(), &mut action);
+        result == 0 && action.sa_sigaction == libc::SIG_IGN
     }
 }

@@ -77,6 +77,10 @@ pub(crate) fn install_part(target: &str, prefix: &Path) -> String {
     )
 }
 
+pub(crate) fn install_package(package: &str) -> String {
+    format!("Install the package {package}")
+}
+
 pub(crate) fn svg_only(why: &str) -> String {
     format!("note: the figure is an SVG only: {why}")
 }
@@ -169,6 +173,7 @@ mod tests {
             part_missing("unconvoy-png", "/usr/bin/unconvoy-png", "Build it", None),
             build_part("unconvoy-png"),
             install_part("install-library", Path::new("/home/user/.cargo")),
+            install_package("unconvoy-predict"),
             svg_only("unconvoy-png is missing"),
             cannot_run(Path::new("/usr/bin/unconvoy-png")),
             program_failed("unconvoy-png", "exit status: 1", "cannot parse the SVG"),

@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use nix::unistd::{AccessFlags, access};
 use tempfile::NamedTempFile;
 
 use crate::messages;
@@ -68,19 +69,48 @@ pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         return fs::write(target, bytes);
     }
     let mut unfinished = beside(&target)?;
+    if let Ok(existing) = fs::metadata(&target) {
+        unfinished.as_file().set_permissions(existing.permissions())?;
+    }
     unfinished.write_all(bytes)?;
     unfinished.persist(&target)?;
     Ok(())
 }
 
+/// Checks that [`replace`] can write a file, which need not exist. Long measurements call this
+/// first, so that their results are not lost.
+///
+/// # Errors
+///
+/// It cannot, or the file is a directory.
+pub fn check(path: &Path) -> std::io::Result<()> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    if target.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    if target.exists() {
+        access(&target, AccessFlags::W_OK)?;
+        if !target.is_file() {
+            return Ok(());
+        }
+    }
+    access(directory_of(&target), AccessFlags::W_OK | AccessFlags::X_OK)?;
+    // The file system may refuse what the permissions allow. Omit the temporary name.
+    beside(&target).map(drop).map_err(|error| error.kind().into())
+}
+
+fn directory_of(path: &Path) -> &Path {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    directory.unwrap_or(Path::new("."))
+}
+
 /// Creates a file in the directory of `path`. Its random name keeps other users from placing a
 /// link there.
 fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     tempfile::Builder::new()
         .prefix(".unconvoy-")
         .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(directory.unwrap_or(Path::new(".")))
+        .tempfile_in(directory_of(path))
 }
 
 /// As [`replace`], and creates the file's directory.
@@ -93,15 +123,14 @@ pub fn write(path: &Path, text: impl AsRef<[u8]>) -> anyhow::Result<()> {
     replace(path, text.as_ref()).with_context(|| messages::cannot_write(path))
 }
 
-/// Checks that a file beside `path` can be created, and creates its directory. Long measurements
-/// call this first, so that their results are not lost.
+/// As [`check`], and creates the file's directory.
 ///
 /// # Errors
 ///
 /// As [`write`].
 pub fn can_write(path: &Path) -> anyhow::Result<()> {
     make_directory(path)?;
-    beside(path).map(drop).with_context(|| messages::cannot_write(path))
+    check(path).with_context(|| messages::cannot_write(path))
 }
 
 fn make_directory(path: &Path) -> anyhow::Result<()> {
@@ -132,6 +161,19 @@ mod tests {
     }
 
     #[test]
+    fn check_follows_links_and_accepts_devices() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("file");
+        assert!(check(&file).is_ok() && check(&file.join("below")).is_err());
+        assert!(check(directory.path()).is_err() && check(Path::new("/dev/null")).is_ok());
+        std::os::unix::fs::symlink("/proc/nosuch", &file).expect("linked");
+        assert!(check(Path::new("/proc/nosuch")).is_err());
+        fs::remove_file(&file).expect("removed");
+        std::os::unix::fs::symlink("/proc/self/comm", &file).expect("linked");
+        assert!(check(&file).is_err(), "its directory takes no file");
+    }
+
+    #[test]
     fn replace_ignores_link_beside_file() {
         let directory = tempfile::tempdir().expect("a directory");
         let [file, other] = ["file", "other"].map(|name| directory.path().join(name));
@@ -142,8 +184,11 @@ mod tests {
         replace(&file, b"new").expect("written");
         assert_eq!(fs::read_to_string(&other).expect("there"), "kept");
         assert_eq!(fs::read_to_string(&file).expect("there"), "new");
-        let mode = fs::metadata(&file).expect("there").permissions().mode();
-        assert_eq!(mode & 0o777, fs::metadata(&other).expect("there").permissions().mode() & 0o777);
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        assert_eq!(mode(&file), mode(&other));
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("it is ours");
+        replace(&file, b"newer").expect("written");
+        assert_eq!(mode(&file), 0o600, "a private file became readable");
     }
 
     #[test]

@@ -111,13 +111,30 @@ impl Part {
         })
     }
 
-    /// Returns how to build the file, for a command that is installed below `prefix`, or that is
-    /// in a build tree.
+    /// Returns how to get the file, for a command that is installed below `prefix`, or that is in a
+    /// build tree.
     fn way(&self, prefix: Option<&Path>) -> String {
         let Some(prefix) = prefix else { return messages::build_part(self.package) };
+        if prefix == Path::new("/usr")
+            && let Some(package) = self.debian_package()
+        {
+            return messages::install_package(package);
+        }
         // `cargo install` brings the command alone, and make installs the library alone.
         let target = if self.name == INTERPOSER { "install-library" } else { "install" };
         messages::install_part(target, prefix)
+    }
+
+    /// Returns the package of `make deb` that has the file (`package.metadata.deb` in Cargo.toml
+    /// files); `None` for the study.
+    fn debian_package(&self) -> Option<&'static str> {
+        match self.name {
+            "unconvoy-study" => None,
+            "unconvoy-parquet" => Some("unconvoy-predict"),
+            "unconvoy-sched-ext" => Some("unconvoy-sched-ext"),
+            name if name.starts_with("libunconvoy_plugin_") => Some("unconvoy-predict"),
+            _ => Some("unconvoy"),
+        }
     }
 }
 
@@ -148,6 +165,24 @@ mod tests {
         );
         let built = way(library, "/src/target/release/unconvoy");
         assert_eq!(built, "Build it (cargo build --release -p unconvoy-preload)");
+    }
+
+    #[test]
+    fn missing_part_of_debian_package_is_in_a_package() {
+        for (name, package) in [
+            (INTERPOSER, "unconvoy"),
+            ("unconvoy-top", "unconvoy"),
+            ("unconvoy-png", "unconvoy"),
+            ("unconvoy-sched-ext", "unconvoy-sched-ext"),
+            ("unconvoy-parquet", "unconvoy-predict"),
+            ("libunconvoy_plugin_user.so", "unconvoy-predict"),
+            ("libunconvoy_plugin_system.so", "unconvoy-predict"),
+        ] {
+            let way = Part { name, variable: None, package: "" }.way(Some(Path::new("/usr")));
+            assert_eq!(way, format!("Install the package {package}"));
+        }
+        let study = Part { name: "unconvoy-study", variable: None, package: "unconvoy-papers" };
+        assert!(study.way(Some(Path::new("/usr"))).ends_with("(make install PREFIX=/usr)"));
     }
 
     #[test]

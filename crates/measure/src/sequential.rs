@@ -43,15 +43,21 @@ impl Interval {
     /// two values.
     pub fn of(values: &[f64], error: f64) -> Option<Self> {
         let count = values.len();
-        if count < MANY {
+        let by_ranks = (count >= MANY).then(|| Self::of_ranks(values, error)).flatten();
+        by_ranks.or_else(|| {
             let (mean, deviation) = moments(values)?;
             let margin = quantile(error / 2.0, count - 1) * deviation / (count as f64).sqrt();
-            return Some(Self { count, centre: mean, low: mean - margin, high: mean + margin });
-        }
+            Some(Self { count, centre: mean, low: mean - margin, high: mean + margin })
+        })
+    }
+
+    /// The interval of Hodges and Lehmann; `None` if ranks of so few values cannot be so unlikely.
+    fn of_ranks(values: &[f64], error: f64) -> Option<Self> {
+        let count = values.len();
         let means = means_of_pairs(values);
-        // The sums of ranks that are improbably small leave this many means outside, on each side.
-        let outside = (0..means.len() / 2).find(|&sum| rank_tail(sum, count) > error / 2.0);
-        let outside = outside.unwrap_or_default();
+        let is_unlikely = |sum: &usize| rank_tail(*sum, count) <= error / 2.0;
+        // The greatest unlikely sum is the number of means that lie outside, on each side.
+        let outside = (0..means.len() / 2).take_while(is_unlikely).last()?;
         let [low, high] = [means[outside], means[means.len() - 1 - outside]];
         Some(Self { count, centre: middle(&means), low, high })
     }
@@ -227,6 +233,28 @@ mod tests {
             assert!(rank_tail(critical, count) <= 0.025, "{count}");
             assert!(rank_tail(critical + 1, count) > 0.025, "{count}");
         }
+    }
+
+    #[test]
+    fn interval_misses_centre_of_symmetric_values_at_most_as_often_as_stated() {
+        for (count, error) in [(8, 0.05), (8, 0.01), (9, 0.05), (10, 0.05), (11, 0.02)] {
+            // Each set of signs is as likely as any other.
+            let misses = (0..1_u32 << count).filter(|signs| {
+                let sign = |index: u32| if signs >> index & 1 == 0 { 1.0 } else { -1.0 };
+                let value = |index: u32| sign(index) * f64::from(index + 1).powf(1.3);
+                let it = Interval::of(&(0..count).map(value).collect::<Vec<_>>(), error).unwrap();
+                it.low > 0.0 || it.high < 0.0
+            });
+            let rate = misses.count() as f64 / f64::from(1_u32 << count);
+            assert!(rate <= error && rate > error / 2.0, "{count} values, {error}: {rate}");
+        }
+    }
+
+    #[test]
+    fn interval_of_an_error_too_small_for_ranks_is_students() {
+        let values: Vec<f64> = (0..8).map(f64::from).collect();
+        let [usual, sure] = [0.05, 0.0001].map(|error| Interval::of(&values, error).unwrap());
+        assert!(sure.low < 0.0 && sure.high > 7.0 && usual.low >= 0.0, "{usual:?} {sure:?}");
     }
 
     #[test]

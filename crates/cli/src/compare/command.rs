@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use unconvoy::catalogue::environment;
+use unconvoy::catalogue::environment::{self, Reader, VARIABLES};
 use unconvoy_measure::parts;
 
 use super::configuration::Configuration;
@@ -20,15 +20,8 @@ pub fn command(
     // Remove the user's own unconvoy settings: a configuration is exactly what its name says.
     let mut preload = std::env::var_os(environment::PRELOAD.name)
         .and_then(|existing| parts::without_preload(&existing));
-    for name in [
-        environment::LOCK.name,
-        environment::LOAD_MANAGER.name,
-        environment::STATS.name,
-        environment::CHILDREN.name,
-        environment::SPECIAL_SET.name,
-        environment::STRATEGY.name,
-    ] {
-        command.env_remove(name);
+    for variable in VARIABLES.iter().filter(|it| it.readers.contains(&Reader::Library)) {
+        command.env_remove(variable.name);
     }
     if let (Some((lock, load)), Some(library)) = (configuration.lock, library) {
         command.env(environment::LOCK.name, lock).env(environment::LOAD_MANAGER.name, load);

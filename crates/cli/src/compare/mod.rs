@@ -47,9 +47,11 @@ const PARTIAL: &str = "unconvoy-compare-partial.json";
 /// (127) or not executable (126).
 pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     let mut plan = args.plan(processors())?;
+    let first = plan.threads.first().copied().flatten();
+    let program = plan::words(&plan.program, first).swap_remove(0);
     let mut without_effect = Vec::new();
     for configuration in &mut plan.configurations {
-        without_effect.extend(configuration.resolve(&plan.program[0])?);
+        without_effect.extend(configuration.resolve(&program)?);
     }
     let destinations =
         export::destinations(args.json.as_deref(), args.csv.as_deref(), args.plot.as_deref());
@@ -62,15 +64,15 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     } else {
         None
     };
-    if executable::resolve(&plan.program[0]).is_none() {
+    if executable::resolve(&program).is_none() {
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
-        return Err(Refusal::not_started(&plan.program[0], &error).into());
+        return Err(Refusal::not_started(&program, &error).into());
     }
     let interrupts = Interrupts::install()?;
     let context = Context::capture();
     let mut warnings: Vec<String> = context.warning().into_iter().collect();
     warnings.extend(without_effect);
-    warnings.extend(executable::warning(&args.program[0]).filter(|_| replaces));
+    warnings.extend(executable::warning(&program).filter(|_| replaces));
     let mut session = Session {
         plan,
         title: args.title.clone(),
@@ -89,14 +91,17 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     if let Ending::Failed(failure) = &ending {
         complain(&failure.to_string());
     }
-    for destination in &destinations {
+    let mut is_kept = args.json.is_some() || matches!(ending, Ending::Complete);
+    for (index, destination) in destinations.iter().enumerate() {
         // The exporters report a record without runs themselves.
         if let Err(error) = destination.write(&record) {
             complain(&format!("{error:#}"));
             status = status.max(1);
+            // The JSON file is the first.
+            is_kept &= args.json.is_some() && index > 0;
         }
     }
-    if !matches!(ending, Ending::Complete) && args.json.is_none() && !record.runs.is_empty() {
+    if !is_kept && !record.runs.is_empty() {
         keep_partial(&record);
     }
     let text = if args.measured.quiet {

@@ -35,7 +35,7 @@ pub struct CompareArgs {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
     /// Unrecorded runs per configuration and thread count before the measured ones.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, alias = "warm-up")]
     pub warmup: u32,
     /// Extract the number of operations, to show processor time per operation.
     #[arg(long, value_name = "REGEX", value_parser = one_group)]
@@ -64,7 +64,7 @@ pub struct CompareArgs {
 /// What is measured, and with how many threads.
 #[derive(Debug, Clone, Args)]
 pub struct Measured {
-    /// Thread counts for `{threads}` [default: several, up to 4 times the processors].
+    /// Thread counts for `{threads}` [default: up to 4 times the processors].
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Vec<u32>,
@@ -191,8 +191,9 @@ pub const EXAMPLES: &str = "\
 Each round runs every configuration at every thread count once, in random order,
 so that other programs on the machine disturb all of them alike. Results are
 medians with their median absolute deviation (MAD). A difference counts as real
-if the medians differ by more than twice the combined normalised MADs. Append
-+confine to a lock to confine its waiting threads to few cores (run --confine).
+if the medians differ by more than twice the sum of their normalised MADs.
+Append +confine to a lock to confine its waiting threads to few cores (run
+--confine).
 
 Exit status: 0. 1: a run failed or its metric did not match; finished runs are
 saved. 2: wrong options. 125: libunconvoy.so missing. 126, 127: as in run. 130:

@@ -31,6 +31,7 @@ pub struct Trial {
     pub fairness: Option<f64>,
     pub load_average_before: Option<f64>,
     pub transfer_ns: Option<u32>,
+    pub output: Output,
 }
 
 /// Why a run has no result.
@@ -80,6 +81,7 @@ impl Runner<'_> {
                 fairness,
                 load_average_before,
                 transfer_ns,
+                output,
             }),
             Err(why) => Err(End::Failed(why, output)),
         }

@@ -114,10 +114,20 @@ fn scheduler() -> Result<String, String> {
 /// child (`Documentation/admin-guide/LSM/Yama.rst` in the kernel's source).
 fn stacks() -> Result<String, String> {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    let is_root = nix::unistd::geteuid().is_root();
+    let may_trace = may_trace_any();
     match scope.trim() {
         "3" => Err(messages::stacks_forbidden().into()),
-        "1" | "2" if !is_root => Err(messages::stacks_need_root(scope.trim())),
-        _ => Ok(messages::stacks_readable(is_root).into()),
+        "1" | "2" if !may_trace => Err(messages::stacks_need_privilege(scope.trim())),
+        _ => Ok(messages::stacks_readable(may_trace).into()),
     }
+}
+
+/// Whether this process has CAP_SYS_PTRACE, bit 19 of `CapEff` (proc(5)). Root of a container often
+/// lacks it.
+fn may_trace_any() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok())
+        .is_some_and(|capabilities| capabilities & (1 << 19) != 0)
 }

@@ -37,6 +37,7 @@ and which have locks of their own. It does not see libraries that the program
 loads later (dlopen).
 
 Exit status: 0, whatever is missing. 2: wrong options. 127: program not found.
+126: the file cannot be read, or is no program.
 
 Examples:
   unconvoy doctor
@@ -56,7 +57,8 @@ struct Findings {
 ///
 /// # Errors
 ///
-/// The program is not found (status 127), or standard output cannot be written.
+/// The program is not found (status 127) or cannot be examined (126), or standard output cannot be
+/// written.
 pub fn doctor(args: &DoctorArgs) -> anyhow::Result<()> {
     let program = args.program.first().map(program::examine).transpose()?;
     let findings = Findings { machine: Machine::capture(), checks: machine::checks(), program };

@@ -82,18 +82,23 @@ impl Subject {
 ///
 /// # Errors
 ///
-/// No such program (127), or its libraries cannot be listed (126).
+/// No such program or interpreter (127); a file that is no program or cannot be read, or its
+/// libraries cannot be listed (126).
 pub fn examine(name: &OsString) -> Result<Subject, Refusal> {
     let missing = || Refusal::not_started(name, &io::ErrorKind::NotFound.into());
     let path = executable::resolve(name).ok_or_else(missing)?;
-    if let Some(warning) = executable::warning(name) {
-        return Ok(Subject { verdict: warning, can_be_served: false, objects: Vec::new() });
-    }
     // A script's interpreter brings the locks.
     let (file, _) = executable::executed(&path);
     let mut shown = name.to_string_lossy().into_owned();
     if file != path {
         shown = messages::script(&shown, &file);
+    }
+    check_program(&file).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => missing(),
+        _ => Refusal { status: 126, message: messages::not_examined(&shown, error) },
+    })?;
+    if let Some(warning) = executable::warning(name) {
+        return Ok(Subject { verdict: warning, can_be_served: false, objects: Vec::new() });
     }
     let listed = libraries(&file).map_err(|error| Refusal {
         status: 126,
@@ -108,6 +113,15 @@ pub fn examine(name: &OsString) -> Result<Subject, Refusal> {
         messages::program_without_locks(&shown)
     };
     Ok(Subject { verdict, can_be_served, objects })
+}
+
+/// Checks that a file can be read and is an ELF file.
+fn check_program(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    File::open(path)?;
+    if executable::is_elf(path) { Ok(()) } else { Err(io::Error::other(messages::no_program())) }
 }
 
 /// Asks the dynamic loader for the libraries, those of libc and the loader excepted: their locks

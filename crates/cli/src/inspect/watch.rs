@@ -16,6 +16,7 @@ use unconvoy_measure::output::complain;
 
 use super::process::Process;
 use super::{describe, has_long_wait, table};
+use crate::duration;
 use crate::messages::inspect as messages;
 
 /// Range of the time, in seconds.
@@ -27,18 +28,13 @@ const LOOK: (Duration, Duration) = (Duration::from_millis(20), Duration::from_se
 /// How long the program may take to load the library.
 const START: Duration = Duration::from_secs(10);
 
-/// Parses a time with an optional unit: seconds, `s`, `ms` or `min`.
+/// Parses a time in [`RANGE`].
 ///
 /// # Errors
 ///
 /// The text is not such a time, or out of range.
 pub fn limit(text: &str) -> Result<Duration, String> {
-    let units = [("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("", 1.0)];
-    let parse = |(unit, seconds): (&str, f64)| {
-        let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
-        Some(number * seconds)
-    };
-    let seconds = units.into_iter().find_map(parse).filter(|seconds| RANGE.contains(seconds));
+    let seconds = duration::seconds(text).filter(|seconds| RANGE.contains(seconds));
     let (least, most) = RANGE.into_inner();
     seconds.map(Duration::from_secs_f64).ok_or_else(|| messages::not_a_duration(least, most))
 }
@@ -195,7 +191,7 @@ mod tests {
         assert_eq!(limit("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(limit("2min"), Ok(Duration::from_secs(120)));
         assert_eq!(limit("1.5"), Ok(Duration::from_millis(1500)));
-        for wrong in ["", "s", "0s", "-1s", "99ms", "1h", "inf", "2e9min"] {
+        for wrong in ["", "s", "0s", "-1s", "99ms", "1d", "inf", "2e9min"] {
             assert!(limit(wrong).is_err_and(|why| why.contains("10s")), "{wrong}");
         }
     }

@@ -64,6 +64,10 @@ pub(crate) fn is_directory() -> &'static str {
     "it is a directory: name a file in it"
 }
 
+pub(crate) fn not_utf_8(path: &Path) -> String {
+    format!("{} is not UTF-8: name a file in another directory", path.display())
+}
+
 pub(crate) fn cannot_write_to_directory(directory: &Path, why: &str) -> String {
     format!("cannot write to {} ({why})", directory.display())
 }
@@ -173,6 +177,7 @@ pub(crate) fn samples() -> Vec<String> {
         no_statistics(file, is_directory()),
         no_metrics(file, is_directory()),
         is_directory().into(),
+        not_utf_8(file),
         cannot_write_to_directory(Path::new("/missing"), "No such file or directory"),
         cannot_write_to_file("Permission denied"),
         cannot_read(file),

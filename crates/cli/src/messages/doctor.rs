@@ -10,7 +10,7 @@ pub(crate) fn library_not_loaded(path: &Path, complaint: &str) -> String {
 pub(crate) fn processors(count: u32, quota: Option<&str>) -> String {
     match quota {
         Some(quota) => format!("{count} usable: the cgroup's quota is {quota} (us per period, us)"),
-        None => format!("{count} usable; no cgroup limits their time"),
+        None => format!("{count} usable; the cgroup of this process has no quota"),
     }
 }
 
@@ -50,16 +50,19 @@ pub(crate) fn scheduler_not_started(path: &Path, error: impl Display) -> String 
     format!("{}: {error}", path.display())
 }
 
-pub(crate) fn stacks_readable(is_root: bool) -> &'static str {
-    if is_root {
+pub(crate) fn stacks_readable(may_trace_any: bool) -> &'static str {
+    if may_trace_any {
         "inspect and run --watchdog read any process"
     } else {
         "inspect and run --watchdog read this user's processes"
     }
 }
 
-pub(crate) fn stacks_need_root(scope: &str) -> String {
-    format!("inspect needs root: kernel.yama.ptrace_scope is {scope}; `sysctl` can set it to 0")
+pub(crate) fn stacks_need_privilege(scope: &str) -> String {
+    format!(
+        "inspect needs root with CAP_SYS_PTRACE: kernel.yama.ptrace_scope is {scope}; `sysctl` \
+         can set it to 0"
+    )
 }
 
 pub(crate) fn stacks_forbidden() -> &'static str {
@@ -68,6 +71,14 @@ pub(crate) fn stacks_forbidden() -> &'static str {
 
 pub(crate) fn script(script: &str, interpreter: &Path) -> String {
     format!("{script} (a script for {})", interpreter.display())
+}
+
+pub(crate) fn not_examined(program: &str, error: impl Display) -> String {
+    format!("{program}: cannot examine it: {error}")
+}
+
+pub(crate) fn no_program() -> &'static str {
+    "neither an ELF file nor a script that names an interpreter"
 }
 
 pub(crate) fn program_served(program: &str) -> String {
@@ -102,9 +113,11 @@ pub(crate) fn samples() -> Vec<String> {
         scheduler_runs().into(),
         scheduler_not_started(qemu, error),
         stacks_readable(true).into(),
-        stacks_need_root("1"),
+        stacks_need_privilege("1"),
         stacks_forbidden().into(),
         script("./server", Path::new("/bin/sh")),
+        not_examined("./server", error),
+        no_program().into(),
         program_served("./server"),
         program_without_locks("./server"),
         libraries_not_listed("./server", error),

@@ -22,6 +22,14 @@ pub(crate) fn not_ours(file: &Path) -> String {
     )
 }
 
+pub(crate) fn would_lose_search(file: &Path) -> String {
+    let file = file.display();
+    format!(
+        "{file} exists, where this search would keep its runs: continue that search with --resume \
+         {file},\n  remove the file, or name another one with --json"
+    )
+}
+
 pub(crate) fn default_output_rejected(file: &Path, why: impl Display) -> String {
     format!("{}: {why}; name another file with --output", file.display())
 }
@@ -77,6 +85,10 @@ pub(crate) fn not_tried(candidate: &str, why: &str) -> String {
 pub(crate) fn failed_under(candidate: &str, why: &str, last_line: &str) -> String {
     let text = format!("the program failed under {candidate}, which leaves the search: {why}");
     if last_line.is_empty() { text } else { format!("{text}\n  its last line: {last_line}") }
+}
+
+pub(crate) fn took_too_long(seconds: f64) -> String {
+    format!("killed after {seconds:.1} s, three times as long as the first run, and 2 s more")
 }
 
 pub(crate) fn not_confirmed(candidate: &str, why: &str) -> String {
@@ -140,6 +152,7 @@ pub(crate) fn samples() -> Vec<String> {
         no_error_rate().into(),
         output_rejected("--output", Path::new("/server.toml"), "permission denied"),
         not_ours(Path::new("server.toml")),
+        would_lose_search(file),
         default_output_rejected(Path::new("server.toml"), "cannot write to / (permission denied)"),
         same_file("--html", "--json", Path::new("o.json")),
         not_a_record(file),
@@ -151,6 +164,7 @@ pub(crate) fn samples() -> Vec<String> {
         no_profile().into(),
         not_tried("elided", "this processor has no transactions"),
         failed_under("tpmcs+control", "exit status 3", "no database"),
+        took_too_long(5.0),
         not_confirmed("default", "exit status 3"),
         metric_not_positive(0.0),
         few_rounds("25.0 s", 3, 2),

@@ -46,6 +46,7 @@ impl Native {
         command
             .args(&args.program[1..])
             .env(environment::STATS.name, &statistics)
+            .env_remove(environment::STATS_OWNER.name)
             .env(environment::PRELOAD.name, preload);
         let ended = child::run(&mut command, args.timeout, interrupts)
             .map_err(|error| Refusal::not_started(&args.program[0], &error))?;

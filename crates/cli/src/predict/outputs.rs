@@ -12,9 +12,9 @@ use unconvoy_syncchar::Report;
 use super::page;
 use super::parquet::{self, Keeper};
 use crate::messages::predict as messages;
+use crate::output_file::writable;
 use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
-use crate::run::writable;
 
 /// Largest number of locks in the tables of the text and the page.
 const LISTED: usize = 100;

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::duration;
 use crate::messages::profile as messages;
 
 /// Range of the interval.
@@ -30,15 +31,7 @@ pub struct Intervals {
 
 /// Parses a time such as `60s`, `5m` or `90`.
 pub fn interval(text: &str) -> Result<Duration, String> {
-    let (number, unit) = split(text);
-    let factor = match unit {
-        "" | "s" => Some(1.0),
-        "m" | "min" => Some(60.0),
-        "h" => Some(3600.0),
-        _ => None,
-    };
-    let seconds = number.and_then(|number| Some(number * factor?));
-    let seconds = seconds.filter(|seconds| INTERVAL.contains(seconds));
+    let seconds = duration::seconds(text).filter(|seconds| INTERVAL.contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| messages::wrong_interval().to_string())
 }
 

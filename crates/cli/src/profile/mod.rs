@@ -40,8 +40,8 @@ use crate::advice::entry::Entries;
 use crate::child::Why;
 use crate::messages::predict::cannot_write;
 use crate::messages::profile as messages;
+use crate::output_file::{writable, writable_by_library};
 use crate::refusal::Refusal;
-use crate::run::writable;
 
 use kernel::Whose;
 use names::Names;
@@ -162,10 +162,9 @@ fn check_outputs(args: &ProfileArgs) -> Result<(), Refusal> {
         ("--html", &args.html),
     ];
     for (option, file) in outputs {
-        if let Some(file) = file {
-            writable(file)
-                .map_err(|why| Refusal::usage(messages::output_rejected(option, file, why)))?;
-        }
+        let Some(file) = file else { continue };
+        let check = if option == "--output" { writable_by_library } else { writable };
+        check(file).map_err(|why| Refusal::usage(messages::output_rejected(option, file, why)))?;
     }
     Ok(())
 }

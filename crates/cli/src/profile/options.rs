@@ -88,15 +88,17 @@ pub struct ProfileArgs {
     /// Directory for the profiles of `--continuous`.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "continuous")]
     pub to: Option<PathBuf>,
-    /// Remove the oldest of these profiles beyond a number (1440) or size (500M) of all.
+    /// Keep at most this many profiles (1440), or this much of them (500M), in the directory of
+    /// `--to`.
     #[arg(long, value_name = "BOUND", value_parser = intervals::keep, default_value = "1440",
           requires = "continuous")]
     pub keep: Keep,
-    /// Set their label `service` [default: the program's name].
+    /// Label the profiles of `--continuous` with this service [default: the program's name].
     #[arg(long, value_name = "NAME", requires = "continuous")]
     pub service: Option<String>,
     /// Report a kept profile instead of running a program.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "program")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath,
+          conflicts_with_all = ["program", "output", "lock", "load", "period"])]
     pub read: Option<PathBuf>,
     /// Program and arguments.
     #[arg(required_unless_present_any = ["read", "pid", "kernel"], trailing_var_arg = true,

@@ -15,7 +15,7 @@ use unconvoy_measure::child::{Outcome, Running, describe};
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::output::complain;
 use unconvoy_measure::parts;
-use unconvoy_profile::{Profile, Recorded};
+use unconvoy_profile::{Damage, Profile, Recorded};
 
 use super::continuous::Continuous;
 use super::observer::Observer;
@@ -63,6 +63,10 @@ pub fn read(file: &Path) -> anyhow::Result<Recorded> {
 /// The program cannot be started, or recorded nothing.
 pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
     let program = &args.program[0];
+    if executable::resolve(program).is_none() {
+        let error = std::io::ErrorKind::NotFound.into();
+        return Err(Refusal::not_started(program, &error).into());
+    }
     let interposer = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
     let (file, _folder) = file(args.output.as_deref())?;
     let interrupts = Interrupts::install()?;
@@ -110,11 +114,25 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
 /// Chooses the file to record into; returns it with its folder if that is temporary.
 fn file(kept: Option<&Path>) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
     if let Some(file) = kept {
+        if !may_replace(file) {
+            return Err(Refusal::usage(messages::not_replaced(file)).into());
+        }
         let _ = std::fs::remove_file(file); // a profile of an earlier run
         return Ok((std::path::absolute(file)?, None));
     }
     let folder = tempfile::Builder::new().prefix("unconvoy-profile-").tempdir()?;
     Ok((folder.path().join("profile"), Some(folder)))
+}
+
+/// Whether a file does not exist, is empty, or is a profile.
+fn may_replace(file: &Path) -> bool {
+    if !file.is_file() {
+        return true;
+    }
+    let mut bytes = Vec::new();
+    let opened = File::open(file).and_then(|it| it.take(8).read_to_end(&mut bytes));
+    let is_other = matches!(Recorded::parse(&bytes), Err(Damage::NotAProfile));
+    opened.is_ok() && (bytes.is_empty() || !is_other)
 }
 
 /// The command of a run. Without a lock, libc's locks serve the program.

@@ -267,7 +267,7 @@ impl Source<'_> {
     ) -> Result<String, String> {
         let wrong = |what: &str| self.at(value.span().start, key, what);
         let number = match value.get_ref() {
-            DeValue::Integer(number) => Some(number.as_str()),
+            DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str()),
             DeValue::Float(number) => Some(number.as_str()),
             _ => None,
         };
@@ -309,7 +309,8 @@ impl Source<'_> {
             return Ok(entries[0]);
         }
         entries.iter().copied().find(|entry| Some(entry.name) == text).ok_or_else(|| {
-            let known = format!("{DEFAULT}, {}", listed(entries));
+            let libc = if key == "lock" { "libc, " } else { "" };
+            let known = format!("{libc}{DEFAULT}, {}", listed(entries));
             self.at(value.span().start, key, &messages::one_of(&known))
         })
     }

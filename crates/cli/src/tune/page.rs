@@ -30,8 +30,18 @@ struct Page<'a> {
     chart_height: usize,
     chart: String,
     strategy: Option<&'a str>,
+    /// The strategy file's path as a shell's word.
     file: String,
+    /// The path that a service or a container uses, likewise.
+    installed: String,
+    /// The same as systemd's word.
+    installed_for_systemd: String,
+    /// File name and path as JSON strings, for a container's recipe.
+    name_as_json: String,
+    installed_as_json: String,
+    /// The program and its arguments, as a shell's words and as systemd's.
     words: String,
+    words_for_systemd: String,
     costs: String,
     locks: Vec<LockRow>,
     conds: Vec<LockRow>,
@@ -82,6 +92,8 @@ pub fn render(record: &Record, output: &Path) -> anyhow::Result<String> {
     let words: Vec<String> =
         record.plan.program.iter().map(|word| word.replace("{threads}", &count)).collect();
     let path = std::path::absolute(output).unwrap_or_else(|_| output.to_path_buf());
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let installed = format!("/etc/unconvoy/{name}");
     let page = Page {
         program: name_of(&record.plan.program[0]),
         sentence: with_code(&record.sentence),
@@ -94,7 +106,12 @@ pub fn render(record: &Record, output: &Path) -> anyhow::Result<String> {
         chart_height,
         chart,
         strategy: record.strategy.as_deref(),
-        file: path.display().to_string(),
+        file: quoted(&[path.display().to_string()]),
+        installed_for_systemd: for_systemd(std::slice::from_ref(&installed)),
+        name_as_json: serde_json::Value::from(&*name).to_string(),
+        installed_as_json: serde_json::Value::from(&*installed).to_string(),
+        installed: quoted(&[installed]),
+        words_for_systemd: for_systemd(&words),
         words: quoted(&words),
         costs: costs.sentence(),
         locks: costs.locks.iter().map(LockRow::of).collect(),
@@ -120,6 +137,19 @@ fn with_code(sentence: &str) -> String {
         _ => format!("<code>{}</code>", flame::escape(part)),
     });
     html.collect()
+}
+
+/// Words as systemd splits them in a unit (systemd.service(5)).
+fn for_systemd(words: &[String]) -> String {
+    let word = |word: &String| {
+        let is_plain = |it: char| it.is_alphanumeric() || "_-./:=,+@".contains(it);
+        if !word.is_empty() && word.chars().all(is_plain) {
+            return word.clone();
+        }
+        let escaped = word.replace('\\', "\\\\").replace('"', "\\\"");
+        format!("\"{}\"", escaped.replace('%', "%%").replace('$', "$$"))
+    };
+    words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 fn name_of(program: &str) -> String {
@@ -210,4 +240,15 @@ fn tried(record: &Record) -> Vec<TriedRow> {
         }
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn systemd_expands_nothing_in_a_word() {
+        let words = ["./server", "--format=%d $HOME", "a\"b\\", ""].map(String::from);
+        assert_eq!(for_systemd(&words), r#"./server "--format=%%d $$HOME" "a\"b\\" """#);
+    }
 }

@@ -5,6 +5,7 @@
 //! interrupted search; [`file`] and [`page`] render it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -28,8 +29,8 @@ use crate::compare::trial::Runner;
 use crate::executable;
 use crate::messages::predict::cannot_write;
 use crate::messages::search as messages;
+use crate::output_file::writable;
 use crate::refusal::Refusal;
-use crate::run::writable;
 
 /// Exit status if the runs do not decide.
 const UNDECIDED: u8 = 3;
@@ -62,6 +63,10 @@ pub fn search(args: &TuneArgs) -> anyhow::Result<u8> {
     }
     if let Some(file) = &args.resume {
         record = record.resumed(file)?;
+    }
+    let is_resumed = args.resume.as_ref().is_some_and(|file| is_same(file, &state));
+    if args.json.is_none() && !is_resumed && state.exists() {
+        return Err(Refusal::usage(messages::would_lose_search(&state)).into());
     }
     let shown = record.warnings.len();
     let budget = args.budget.as_secs();
@@ -197,14 +202,14 @@ fn conclude(
     }
     if is_resumable || args.json.is_some() {
         write(state, unconvoy_measure::export::json(&record));
-    } else {
+    } else if record.complete || args.resume.is_none() {
         let _ = std::fs::remove_file(state);
     }
     for warning in &record.warnings[shown..] {
         complain(&format!("warning: {warning}"));
     }
     if is_resumable {
-        complain(&messages::kept(&resuming(state)));
+        complain(&messages::kept(&resuming(state, &args.program)));
     }
     if let Err(error) = print_all(file::text(&record, args.measured.quiet)) {
         complain(&crate::messages::compare::cannot_print(error));
@@ -218,12 +223,20 @@ fn ended_by(record: &mut Record, why: String, status: u8) -> u8 {
     status
 }
 
-/// This process's command line with `--resume`.
-fn resuming(state: &Path) -> String {
+fn is_same(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
+/// This process's command line, with the file to resume from.
+fn resuming(state: &Path, program: &[OsString]) -> String {
     let mut words = command_line();
-    if !words.iter().any(|word| word.starts_with("--resume")) {
-        let place = words.iter().position(|word| word == "tune").map_or(1, |place| place + 1);
-        words.splice(place..place, ["--resume".into(), state.display().to_string()]);
+    let mut options = words[..words.len() - program.len()].to_vec();
+    let program = words.split_off(options.len());
+    if let Some(place) = options.iter().position(|word| word.starts_with("--resume")) {
+        let has_value_apart = options[place] == "--resume";
+        options.drain(place..=place + usize::from(has_value_apart));
     }
-    quoted(&words)
+    let place = options.iter().position(|word| word == "tune").map_or(1, |place| place + 1);
+    options.splice(place..place, ["--resume".into(), state.display().to_string()]);
+    quoted(&[options, program].concat())
 }

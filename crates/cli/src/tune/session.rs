@@ -70,6 +70,9 @@ impl Session<'_> {
         self.profile()?;
         let costs = self.record.costs.clone().unwrap_or_default();
         let budget = Budget::new(&self.record, self.elapsed(), candidates::has_locks(&costs));
+        if let Some(best) = self.record.confirmed {
+            return self.confirm(best, &budget); // of an interrupted search
+        }
         budget.check().map_err(Stop::Undecided)?;
         if self.record.candidates.is_empty() {
             let facts = Facts {
@@ -272,11 +275,16 @@ impl Session<'_> {
             if withdrawn.iter().any(|it| it.candidate == candidate) {
                 continue;
             }
-            let limit = self.limit(threads);
-            match self.measure(stage, round, candidate, threads, Some(limit)) {
+            let limit = Some(self.limit(threads));
+            let mut ended = self.measure(stage, round, candidate, threads, limit);
+            // The rest of the machine may have slowed libc's run, which no search can do without.
+            if candidate == LIBC && matches!(ended, Err(End::TimedOut(..))) {
+                ended = self.measure(stage, round, candidate, threads, limit);
+            }
+            match ended {
                 Ok(run) => runs.push(run),
                 Err(End::TimedOut(limit, _)) if candidate != LIBC => {
-                    let why = killed_after_timeout(limit.as_secs_f64());
+                    let why = self.killed_after(limit);
                     withdrawn.push(Withdrawn { stage, round, candidate, why });
                 }
                 Err(End::Failed(why, output)) if candidate != LIBC => {
@@ -381,6 +389,14 @@ impl Session<'_> {
         self.timeout.map_or(limit, |timeout| timeout.min(limit))
     }
 
+    /// Why a run was killed.
+    fn killed_after(&self, limit: Duration) -> String {
+        match self.timeout {
+            Some(timeout) if timeout == limit => killed_after_timeout(limit.as_secs_f64()),
+            _ => messages::took_too_long(limit.as_secs_f64()),
+        }
+    }
+
     /// Seconds of the budget that are over.
     fn done(&self) -> u64 {
         self.elapsed().min(self.record.plan.budget_s) as u64
@@ -404,7 +420,7 @@ impl Session<'_> {
         let trial = self.runner.run(&words(&self.program, threads), configuration, limit)?;
         let metric = trial.metric;
         if metric <= 0.0 {
-            return Err(End::Failed(messages::metric_not_positive(metric), Default::default()));
+            return Err(End::Failed(messages::metric_not_positive(metric), trial.output));
         }
         let wall_s = trial.usage.wall.as_secs_f64();
         let transfer_ns = trial.transfer_ns;
@@ -424,8 +440,7 @@ impl Session<'_> {
             End::Interrupted(signal) => Stop::Interrupted(signal),
             End::Failed(why, output) => Stop::Failed(Failure::new(which, why, &output)),
             End::TimedOut(limit, output) => {
-                let why = killed_after_timeout(limit.as_secs_f64());
-                Stop::Failed(Failure::new(which, why, &output))
+                Stop::Failed(Failure::new(which, self.killed_after(limit), &output))
             }
         }
     }

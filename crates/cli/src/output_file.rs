@@ -1,0 +1,71 @@
+//! Files that a command is asked to write: whether they can be written, before a program runs.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
+use unconvoy_measure::output;
+
+use crate::messages::command as messages;
+
+/// Returns the absolute path of a file that this command will write, or why it cannot.
+pub fn writable(file: &Path) -> Result<PathBuf, String> {
+    let path = std::path::absolute(file).map_err(|error| error.to_string())?;
+    let Err(error) = output::check(&path) else { return Ok(path) };
+    let text = |code| Errno::from_raw(code).desc().to_string();
+    let why = error.raw_os_error().map_or_else(|| error.to_string(), text);
+    Err(match error.kind() {
+        ErrorKind::IsADirectory => messages::is_directory().to_string(),
+        _ if path.exists() => messages::cannot_write_to_file(&why),
+        _ => messages::cannot_write_to_directory(directory_of(&path), &why),
+    })
+}
+
+/// As [`writable`], for a file that the library creates in the program's process.
+pub fn writable_by_library(file: &Path) -> Result<PathBuf, String> {
+    let path = std::path::absolute(file).map_err(|error| error.to_string())?;
+    if path.to_str().is_none() {
+        return Err(messages::not_utf_8(&path));
+    }
+    if path.is_dir() {
+        return Err(messages::is_directory().to_string());
+    }
+    let directory = directory_of(&path);
+    access(directory, AccessFlags::W_OK | AccessFlags::X_OK)
+        .map_err(|error| messages::cannot_write_to_directory(directory, error.desc()))?;
+    if path.exists() {
+        access(&path, AccessFlags::W_OK)
+            .map_err(|error| messages::cannot_write_to_file(error.desc()))?;
+    }
+    Ok(path)
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    #[test]
+    fn directories_and_missing_parents_are_rejected() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("stats.json");
+        for check in [writable, writable_by_library] {
+            assert_eq!(check(&file), Ok(file.clone()));
+            assert!(check(&directory.path().join("missing/stats.json")).is_err());
+            assert!(check(directory.path()).unwrap_err().contains("directory"));
+        }
+    }
+
+    #[test]
+    fn library_takes_no_path_that_is_not_utf_8() {
+        let path = std::env::temp_dir().join(OsStr::from_bytes(b"\xff.json"));
+        assert!(writable(&path).is_ok());
+        assert!(writable_by_library(&path).unwrap_err().contains("UTF-8"));
+    }
+}
