@@ -36,6 +36,7 @@
 #   make api                list the public API of the library in crates/locks/api.txt
 #   make book               build docs/ as a searchable site in target/book
 #   make install            install into PREFIX (default /usr/local)
+#   make uninstall          remove what `make install` put into PREFIX
 #   make install-library    install only libunconvoy.so, beside a command from `cargo install`
 #   make deb                build Debian packages in target/debian; `make test-deb` tries them
 #   make tarball            build target/tarball/unconvoy-VERSION-x86_64-linux.tar.gz for other
@@ -70,11 +71,17 @@ RARE_PACKAGES := $(addprefix -p ,$(RARE))
 TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 	--config "target.'cfg(unix)'.runner = '$(CURDIR)/scripts/run-selected.sh'"
 
-.PHONY: all build build-demo workloads setup setup-demo setup-tests setup-tests-all \
+# The recipes expect programs in target/.
+unexport CARGO_TARGET_DIR
+
+# Prerequisites are steps in order: packages, build, installation.
+.NOTPARALLEL:
+
+.PHONY: all build build-demo workloads setup setup-demo setup-tests setup-tests-all setup-release \
 	setup-oldest-rust kernel demo test test-all $(subst +, ,$(TESTS) $(TESTS_ALL)) test-busy \
 	test-suites soak fuzz docs book bench bench-grids bench-programs bench-tune bench-sched \
 	validate-elision patched bench-patched figures-simulated evaluation install install-files \
-	install-unconvoy install-library deb deb-files test-deb tarball test-tarball \
+	install-unconvoy install-library uninstall deb deb-files test-deb tarball test-tarball \
 	test-reproducible header api clean
 
 all: setup build
@@ -353,14 +360,18 @@ evaluation: setup build
 	scripts/evaluation.py $(RECORDS)
 	$(MAKE) --no-print-directory docs book
 
+# Needed besides scripts/packages-build.txt.
+setup-release: setup
+	@scripts/setup.sh scripts/packages-release.txt
+
 # Packages for Debian in target/debian: the command with its library, the scheduler, the plug-ins.
 CARGO_DEB := target/tools/bin/cargo-deb
 PACKAGED := unconvoy-cli unconvoy-preload unconvoy-top \
 	$(filter-out unconvoy-capi unconvoy-release,$(RARE))
 target/tools/bin/cargo-deb:
 	$(CARGO) install --quiet --locked --root target/tools cargo-deb
-deb: export BUILD_COMMIT := $(shell git rev-parse HEAD)
-deb: build deb-files
+deb: export BUILD_COMMIT = $(shell git rev-parse HEAD)
+deb: setup-release build deb-files
 deb-files: $(CARGO_DEB)
 	rm -rf target/package target/debian
 	$(MAKE) --no-print-directory install-files DESTDIR=$(CURDIR)/target/package PREFIX=/usr
@@ -389,7 +400,7 @@ test-deb:
 	scripts/deb/test.sh
 
 # A tarball for other distributions, linked with the older glibc of Debian 11.
-tarball: setup
+tarball: setup-release
 	scripts/tarball/build.sh
 
 test-tarball: tarball
@@ -397,7 +408,7 @@ test-tarball: tarball
 	scripts/tarball/test.sh
 
 # Of the last commit.
-test-reproducible: setup
+test-reproducible: setup-release
 	scripts/tarball/reproducible.sh
 
 install: build install-files
@@ -435,6 +446,17 @@ install-unconvoy:
 	$(RELEASE)/unconvoy completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_unconvoy
 	$(RELEASE)/unconvoy completions fish \
 		>$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/unconvoy.fish
+
+# Removes what install-files installs. A folder with other files stays.
+uninstall:
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/unconvoy include/unconvoy.h lib/libunconvoy.a \
+		lib/pkgconfig/unconvoy.pc share/man/man1/unconvoy.1 share/man/man1/unconvoy-*.1 \
+		share/bash-completion/completions/unconvoy share/zsh/site-functions/_unconvoy \
+		share/fish/vendor_completions.d/unconvoy.fish)
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/unconvoy/,libunconvoy.so libunconvoy_plugin_user.so \
+		libunconvoy_plugin_system.so $(addprefix unconvoy-,study sched-ext parquet top png))
+	rm -rf $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
+	rmdir $(DESTDIR)$(PREFIX)/lib/unconvoy 2>/dev/null || :
 
 clean:
 	$(CARGO) clean

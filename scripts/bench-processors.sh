@@ -12,9 +12,13 @@ workloads=${WORKLOADS:-target/workloads}
 all=$(nproc)
 mkdir -p "$out"
 
-# $1: number of processors; $2: the first one.
+# Background jobs ignore SIGINT.
+jobs=
+trap 'kill $jobs 2>/dev/null || :; wait; exit 130' HUP INT TERM
+
+# $1: number of processors; $2: the first one. Replaces the subshell that calls it.
 counter() {
-	taskset -c "$2-$(($2 + $1 - 1))" "$unconvoy" bench counter --runs 3 --seconds 0.3 \
+	exec taskset -c "$2-$(($2 + $1 - 1))" "$unconvoy" bench counter --runs 3 --seconds 0.3 \
 		--threads 1,2,4,8,16,32,64,256 --think 0,1000,10000 --workloads "$workloads" \
 		--out "$out/counter-$1" >"$out/counter-$1.txt" 2>&1
 }
@@ -24,11 +28,17 @@ first=0
 count=$((all / 2))
 while [ "$count" -ge 1 ]; do
 	counter "$count" "$first" &
+	jobs="$jobs $!"
 	first=$((first + count))
 	count=$((count / 2))
 done
-wait
-counter "$all" 0
+failed=
+for job in $jobs; do
+	wait "$job" || failed=1
+done
+jobs=
+[ -z "$failed" ] || { echo "failed: see $out/counter-*.txt" >&2; exit 1; }
+(counter "$all" 0)
 
 threads=1,2,4,8,16,64
 "$unconvoy" bench condvar --runs 3 --seconds 0.3 --threads 2,16,32 --workloads "$workloads" \

@@ -1,10 +1,10 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Compares libc's mutex with unconvoy's default lock on real programs at 1 to 32 threads.
 #
 # LevelDB is Debian's; its driver is in crates/bench/workloads, the ray tracer in papers/workloads.
 # Each program runs 3 times in each of 12 cells, interleaved, which takes 2 minutes in all. Results
 # go to .demo/ (or $1).
-set -eu
+set -euo pipefail
 
 out=${1:-.demo}
 programs=target/workloads

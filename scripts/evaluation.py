@@ -65,8 +65,13 @@ def state_of(part, states, here):
         if made["machine"].get(key) != value:
             return f"another machine: {key} was {made['machine'].get(key)}, and is {value}"
     if made["digest"] != digest(part):
-        changed = git("diff", "--name-only", made["commit"], "HEAD", "--", *part["sources"])
-        return f"changed since {made['commit']}: {changed.splitlines()[0] if changed else 'files'}"
+        since = f"changed since {made['commit']}"
+        # git does not know the commit in a shallow clone or after a rebase.
+        command = ["git", "diff", "--name-only", made["commit"], "HEAD", "--", *part["sources"]]
+        found = subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
+        if found.returncode != 0:
+            return since
+        return f"{since}: {found.stdout.splitlines()[0] if found.stdout else 'files'}"
     return None
 
 

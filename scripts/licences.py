@@ -3,14 +3,17 @@
 
     scripts/licences.py PACKAGE...
 
-First a table of crates, then each text once, with the crates that it is from. Fails if a crate
-brings neither a text nor the name of a licence."""
+First a table of crates, then each text once, with the crates that it is from, and the licence of
+the font that `unconvoy-png` contains. Fails if a crate brings neither a text nor the name of a
+licence."""
 import json
 import pathlib
 import re
 import subprocess
 import sys
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FONT = ROOT / "crates/png/assets/DejaVuSans.LICENSE.txt"
 TEXT = re.compile(r"^(licen[cs]e|copying|unlicense|notice)", re.IGNORECASE)
 
 
@@ -42,11 +45,11 @@ def linked(packages):
     return sorted(outside, key=lambda package: (package["name"], package["version"]))
 
 
-def main():
+def main(packages):
     texts = {}
     print("These crates are linked into unconvoy's programs and libraries, besides Rust's standard")
     print("library (MIT or Apache-2.0).\n")
-    for package in linked(sys.argv[1:]):
+    for package in linked(packages):
         name = f"{package['name']} {package['version']}"
         folder = pathlib.Path(package["manifest_path"]).parent
         # Crates for C libraries have these libraries in subfolders.
@@ -58,10 +61,12 @@ def main():
         for path in files:
             text = path.read_text(errors="replace").strip()
             texts.setdefault(text, []).append(name)
+    if "unconvoy-png" in packages:
+        texts[FONT.read_text().strip()] = ["DejaVu Sans, the font in unconvoy-png"]
     for text, names in texts.items():
         print(f"\n{'-' * 80}\n{', '.join(names)}\n\n{text}")
 
 
 if len(sys.argv) < 2:
     sys.exit(__doc__)
-main()
+main(sys.argv[1:])

@@ -1,7 +1,7 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Turns the results of `make bench` in $1 (default .bench) into the blocks of
 # docs/evaluation/{measured,counter,costs}.md, docs/figures and docs/records.
-set -eu
+set -euo pipefail
 
 from=${1:-.bench}
 scripts=$(dirname "$0")

@@ -4,7 +4,8 @@
     scripts/sbom.py PACKAGE...
 
 cargo-cyclonedx makes one for each package; this merges them, and removes what depends on the folder
-of the sources. With SOURCE_DATE_EPOCH, it is the same each time."""
+of the sources. It adds the font that `unconvoy-png` contains. With SOURCE_DATE_EPOCH, the output is
+the same each time."""
 import json
 import os
 import pathlib
@@ -15,6 +16,13 @@ VERSION = "0.5.9"
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOOLS = ROOT / "target" / "tools"
 NAME = "unconvoy-sbom"
+FONT = {
+    "type": "file",
+    "bom-ref": "DejaVuSans.ttf",
+    "name": "DejaVu Sans",
+    "version": "2.37",
+    "licenses": [{"license": {"name": "Bitstream Vera"}}],
+}
 
 
 def installed():
@@ -48,6 +56,14 @@ def of_members():
             path.unlink()
 
 
+def licence(bills):
+    """The licence of all packages together, as an SPDX expression."""
+    of_each = {bill["metadata"]["component"]["licenses"][0]["expression"] for bill in bills}
+    if len(of_each) == 1:
+        return of_each.pop()
+    return " AND ".join(f"({it})" if " " in it else it for it in sorted(of_each))
+
+
 def main(packages):
     texts = [text.replace(f"file://{ROOT}", "file:///unconvoy") for text in of_members()]
     bills = [json.loads(text) for text in texts]
@@ -64,13 +80,18 @@ def main(packages):
         for dependency in bill.get("dependencies", []):
             found = depends_on.setdefault(dependency["ref"], set())
             found.update(dependency.get("dependsOn", []))
+    if "unconvoy-png" in packages:
+        components[FONT["bom-ref"]] = FONT
+        depends_on[FONT["bom-ref"]] = set()
+        png = by_name["unconvoy-png"]["metadata"]["component"]["bom-ref"]
+        depends_on.setdefault(png, set()).add(FONT["bom-ref"])
     first = chosen[0]
     whole = {
         "type": "application",
         "bom-ref": "unconvoy",
         "name": "unconvoy",
         "version": first["metadata"]["component"]["version"],
-        "licenses": [{"expression": "MIT OR Apache-2.0"}],
+        "licenses": [{"expression": licence(chosen)}],
     }
     depends_on["unconvoy"] = {bill["metadata"]["component"]["bom-ref"] for bill in chosen}
     merged = {

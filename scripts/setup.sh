@@ -24,7 +24,8 @@ done
 [ -n "$missing" ] || exit 0
 
 if ! command -v apt-get >/dev/null; then
-	echo "setup: apt-get is missing; install the equivalents of these Debian packages:$missing" >&2
+	echo "setup: apt-get is missing; install the equivalents of these Debian packages:$missing;" \
+		"then run: make build" >&2
 	exit 1
 fi
 as_root=
@@ -45,6 +46,7 @@ if [ ! -e "$policy" ]; then
 	printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
 	$as_root chmod +x "$policy"
 	trap '$as_root rm -f "$policy"' EXIT
+	trap 'exit 130' HUP INT TERM # dash runs no EXIT trap on a signal
 fi
 # shellcheck disable=SC2086 # one argument a package
 $as_root env DEBIAN_FRONTEND=noninteractive \

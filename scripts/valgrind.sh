@@ -17,6 +17,7 @@ command -v valgrind >/dev/null || {
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+trap 'exit 130' HUP INT TERM
 failed=0
 check() {
 	tool=$1

@@ -2,8 +2,9 @@
 """write-block.py PAGE NAME: replaces the block NAME of a Markdown page with standard input.
 
 A block lies between the lines `<!-- generated: NAME -->` and `<!-- end: NAME -->`. The rest of the
-page is written by hand."""
+page is written by hand. Fails if standard input is empty."""
 
+import pathlib
 import sys
 
 page, name = sys.argv[1:]
@@ -13,4 +14,9 @@ before, found, rest = text.partition(begin)
 after = rest.partition(end)
 if not found or not after[1]:
     sys.exit(f"{page}: no block between {begin.strip()} and {end}")
-open(page, "w").write(f"{before}{begin}\n{sys.stdin.read().strip()}\n\n{end}{after[2]}")
+block = sys.stdin.read().strip()
+if not block:
+    sys.exit(f"{page}: nothing to write into the block {name}: standard input is empty")
+unfinished = pathlib.Path(f"{page}.new")
+unfinished.write_text(f"{before}{begin}\n{block}\n\n{end}{after[2]}")
+unfinished.replace(page)

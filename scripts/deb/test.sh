@@ -6,6 +6,7 @@ set -eu
 packages=target/debian
 root=$(mktemp -d "${TMPDIR:-/tmp}/unconvoy-deb.XXXXXX")
 trap 'umount "$root/proc" 2>/dev/null || :; rm -rf "$root"' EXIT
+trap 'exit 130' HUP INT TERM
 in_root() {
 	chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"
 }

@@ -75,7 +75,14 @@ here=$(CDPATH='' cd "$(dirname "$0")" && pwd)
 files=$here/files
 list=$prefix/lib/unconvoy/installed.txt
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+trap clean_up EXIT
+trap 'exit 130' HUP INT TERM # dash runs no EXIT trap on a signal
+
+# Removes what an unfinished installation has made, and keeps an earlier one.
+clean_up() {
+	[ ! -f "$scratch/staged" ] || remove_listed "$scratch/staged" || :
+	rm -rf "$scratch"
+}
 
 # Removes the files of a list, then the folders that are empty. Fails if a file is left.
 remove_listed() {
@@ -105,36 +112,52 @@ missing_folders() {
 	done
 }
 
-# Prints the list of an installation. Folders of an earlier installation stay in the list.
-new_list() {
-	grep -s '^d ' "$list" || :
+# Prints the folders that this installation makes.
+new_folders() {
 	(cd "$files" && find . -type d) | sed "s#^\.#$prefix#" | while read -r path; do
 		missing_folders "$path"
 	done
+}
+
+# Prints the list of an installation. Folders of an earlier installation stay in the list.
+new_list() {
+	grep -s '^d ' "$list" || :
+	cat "$scratch/staged"
 	(cd "$files" && find . -type f) | sed "s#^\.#f $prefix#"
 	echo "f $list"
 }
 
-# Copies one file. The rename leaves a library intact for programs that have loaded it.
-copy() {
-	mkdir -p "$(dirname "$2")" && cp "$1" "$2.new" && mv -f "$2.new" "$2" && return
-	rm -f "$2.new"
-	return 1
+# Copies one file, with its mode, beside its final path.
+stage() {
+	[ ! -d "$2" ] || { echo "$2 is a directory" >&2 && return 1; }
+	mkdir -p "$(dirname "$2")" && rm -f "$2.new" || return
+	echo "f $2.new" >>"$scratch/staged"
+	cp "$1" "$2.new" && chmod "$3" "$2.new"
 }
 
-copy_all() {
-	copy "$scratch/new" "$list" || return
+stage_all() {
+	stage "$scratch/new" "$list" 644 || return
 	while read -r kind path; do
+		from=$files${path#"$prefix"}
+		mode=$(mode_of "$path")
 		case $kind$path in
 		d* | "f$list") continue ;;
 		f*/pkgconfig/unconvoy.pc)
-			sed "s#^prefix=.*#prefix=$prefix#" "$files${path#"$prefix"}" >"$scratch/pc" &&
-				copy "$scratch/pc" "$path" || return
+			sed "s#^prefix=.*#prefix=$prefix#" "$from" >"$scratch/pc" || return
+			from=$scratch/pc
 			;;
-		*) copy "$files${path#"$prefix"}" "$path" || return ;;
 		esac
-		chmod "$(mode_of "$path")" "$path" || return
+		stage "$from" "$path" "$mode" || return
 	done <"$scratch/new"
+}
+
+# Renames the staged files, the list first. A library stays intact for programs that have loaded it.
+rename_all() {
+	trap '' HUP INT TERM # no mixture of two versions
+	while read -r kind path; do
+		[ "$kind" = d ] || mv -f "$path" "${path%.new}" || return
+	done <"$scratch/staged"
+	rm "$scratch/staged"
 }
 
 # A private umask must not hide the files from other users.
@@ -149,10 +172,10 @@ install_files() {
 		fail "cannot install: this is $(uname -m) with $libc, and unconvoy needs x86-64 Linux" \
 			"with glibc 2.36 or later (Debian 12, Ubuntu 24.04)"
 	umask 022
+	new_folders | sort -u >"$scratch/staged"
 	new_list | sort -u >"$scratch/new"
 	[ ! -f "$list" ] || cp "$list" "$scratch/old"
-	if ! copy_all 2>"$scratch/error"; then
-		remove_listed "$scratch/new" || :
+	if ! { stage_all && rename_all; } 2>"$scratch/error"; then
 		fail "cannot install into $prefix ($(head -1 "$scratch/error")):" \
 			"run as root, or choose a folder with --prefix"
 	fi

@@ -7,6 +7,7 @@ cd "$(dirname "$0")/../.."
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/unconvoy-reproducible.XXXXXX")
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' HUP INT TERM
 first=$work/first
 second=$work/a/longer/path/to/the/second
 

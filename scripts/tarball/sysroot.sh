@@ -17,6 +17,7 @@ keys=/usr/share/keyrings/debian-archive-keyring.gpg
 mkdir -p "$(dirname "$1")"
 work=$(mktemp -d "$1.XXXXXX")
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' HUP INT TERM
 mkdir -p "$work/state/lists/partial" "$work/cache/archives/partial" "$work/root"
 : >"$work/status"
 echo "deb [arch=amd64 signed-by=$keys] ${site:-http://deb.debian.org/debian} bullseye main" \

@@ -31,10 +31,14 @@ linked=$(sed -n 's/^\([^ ]*\) \([0-9][^ ]*\): .*/\1@\2/p' "$doc/licences.txt" | 
 echo "$linked" | while read -r crate; do
 	grep -q "\"pkg:cargo/$crate[?\"]" "$doc/unconvoy.cdx.json" || fail "no $crate in the SBOM"
 done
+for file in licences.txt unconvoy.cdx.json; do
+	grep -q "DejaVu Sans" "$doc/$file" || fail "no font in $file"
+done
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/unconvoy-tarball.XXXXXX")
 root=$work/root
 trap 'umount "$root/proc" 2>/dev/null || :; rm -rf "$work"' EXIT
+trap 'exit 130' HUP INT TERM
 
 # Programs for the oldest Debian: the documentation's server, and one with the static library.
 # shellcheck disable=SC2086 # one argument a flag
@@ -101,6 +105,16 @@ try_commands() {
 	as_root sh -euc 'cd /try/user && rm -f locks.* && ls -A' >"$work/output"
 }
 
+# An upgrade that cannot write every file leaves the installed version as it is.
+try_failing_upgrade() {
+	mkdir "$root/usr/local/lib/unconvoy/unconvoy-top.new"
+	! as_root "$install" >"$work/output" 2>&1 || fail "not refused: unconvoy-top cannot be written"
+	cat "$work/output"
+	rmdir "$root/usr/local/lib/unconvoy/unconvoy-top.new"
+	as_root unconvoy --version
+	[ -z "$(find "$root/usr/local" -name '*.new')" ] || fail "the failing upgrade left files"
+}
+
 # The recipe of docs/how-to/image.md, with this Debian for the image.
 try_image() {
 	mkdir "$work/context"
@@ -122,6 +136,7 @@ try_debian() {
 
 	as_root "$install"
 	as_root "$install" >/dev/null # as an upgrade
+	try_failing_upgrade
 	try_commands as_root
 	as_root "$install" --uninstall
 	left_nothing

@@ -223,8 +223,9 @@ fn schedule(
             let room = monitor.as_ref().map_or(0, Monitor::room);
             let report =
                 Report::new(&scheduler, topology, totals, kernel.specials(), start.elapsed(), room);
-            if let Some(metrics) = metrics {
-                metrics.publish(report.open_metrics());
+            if let Some(Err(error)) = metrics.map(|metrics| metrics.publish(report.open_metrics()))
+            {
+                print_message(&format!("{error:#}"));
             }
             if let Some(monitor) = &mut monitor {
                 monitor.show(report)?;

@@ -84,6 +84,10 @@ pub(crate) fn cannot_listen(address: &str) -> String {
     format!("cannot listen at {address}; choose another address for --metrics")
 }
 
+pub(crate) fn cannot_write_metrics(file: &Path) -> String {
+    format!("cannot write {}; choose another file for --metrics", file.display())
+}
+
 /// Drawing failed.
 pub(crate) const SCREEN_ENDED: &str = "the thread of the live screen ended unexpectedly";
 
@@ -118,6 +122,7 @@ mod tests {
             UNREADABLE_COUNTERS.into(),
             no_processors(Path::new("/sys/devices/system/cpu/online")),
             cannot_listen("localhost:9100"),
+            cannot_write_metrics(Path::new("/run/unconvoy.prom")),
             SCREEN_ENDED.into(),
         ];
         for message in &messages {

@@ -1,5 +1,6 @@
 //! Export of the metrics: to a file that is replaced atomically, or over HTTP.
 
+use std::cell::Cell;
 use std::fs::Permissions;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,6 +15,9 @@ use anyhow::Context;
 /// Content type required by OpenMetrics.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// OpenMetrics without a metric, until the first report.
+const EMPTY: &str = "# EOF\n";
+
 /// Time limit for a client, from its connection to the end of the answer. Others wait meanwhile.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest request, in bytes.
@@ -21,29 +25,32 @@ const LONGEST_REQUEST: u64 = 8192;
 
 #[derive(Debug)]
 pub enum Metrics {
-    File(PathBuf),
+    /// The file, and whether the last call of `publish` failed.
+    File(PathBuf, Cell<bool>),
     /// The text that the server thread sends.
     Served(Arc<Mutex<String>>),
 }
 
 impl Metrics {
     /// Parses a destination: an address if it ends with a colon and a port number, a file
-    /// otherwise.
+    /// otherwise, which is written here for the first time.
     ///
     /// # Errors
     ///
-    /// The process cannot listen at the address.
+    /// The process cannot listen at the address, or cannot write the file.
     pub fn open(place: &str) -> anyhow::Result<Self> {
         let is_address =
             place.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         if !is_address {
-            return Ok(Metrics::File(place.into()));
+            let path = PathBuf::from(place);
+            replace(&path, EMPTY).with_context(|| messages::cannot_write_metrics(&path))?;
+            return Ok(Metrics::File(path, Cell::new(false)));
         }
         let place =
             if place.starts_with(':') { format!("localhost{place}") } else { place.to_owned() };
         let listener =
             TcpListener::bind(&place).with_context(|| messages::cannot_listen(&place))?;
-        let text = Arc::new(Mutex::new(String::from("# EOF\n")));
+        let text = Arc::new(Mutex::new(EMPTY.to_owned()));
         let served = Arc::clone(&text);
         std::thread::Builder::new()
             .name("metrics".into())
@@ -51,14 +58,23 @@ impl Metrics {
         Ok(Metrics::Served(text))
     }
 
-    /// Publishes `text`. Ignores a failure to write the file; the next call tries again.
-    pub fn publish(&self, text: String) {
+    /// Publishes `text`. After a failure to write the file, the next call tries again.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written, and the last call did not fail.
+    pub fn publish(&self, text: String) -> anyhow::Result<()> {
         match self {
             Metrics::Served(served) => {
-                *served.lock().unwrap_or_else(PoisonError::into_inner) = text
+                *served.lock().unwrap_or_else(PoisonError::into_inner) = text;
+                Ok(())
             }
-            Metrics::File(path) => {
-                let _ = replace(path, &text);
+            Metrics::File(path, has_failed) => {
+                let result = replace(path, &text);
+                if has_failed.replace(result.is_err()) {
+                    return Ok(());
+                }
+                result.with_context(|| messages::cannot_write_metrics(path))
             }
         }
     }
@@ -127,7 +143,7 @@ fn answer(mut stream: Timed, text: &str) -> std::io::Result<()> {
     }
     let (status, body) = match request.split(|&byte| byte == b' ').nth(1) {
         Some(b"/metrics" | b"/") => ("200 OK", text),
-        _ => ("404 Not Found", "# EOF\n"),
+        _ => ("404 Not Found", EMPTY),
     };
     let length = body.len();
     write!(
@@ -146,10 +162,36 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("metrics.txt");
         let metrics = Metrics::open(path.to_str().unwrap()).unwrap();
-        metrics.publish("one".into());
-        metrics.publish("two".into());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), EMPTY);
+        metrics.publish("one".into()).unwrap();
+        metrics.publish("two".into()).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn file_that_cannot_be_written_is_refused_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("missing/metrics");
+        let error = format!("{:#}", Metrics::open(path.to_str().unwrap()).unwrap_err());
+        assert!(error.contains("missing/metrics") && error.contains("No such file"), "{error}");
+    }
+
+    #[test]
+    fn first_failure_of_a_series_is_reported() {
+        let outer = tempfile::tempdir().unwrap();
+        let directory = outer.path().join("inner");
+        let path = directory.join("metrics");
+        std::fs::create_dir(&directory).unwrap();
+        let metrics = Metrics::open(path.to_str().unwrap()).unwrap();
+        for _ in 0..2 {
+            std::fs::remove_dir_all(&directory).unwrap();
+            assert!(metrics.publish("one".into()).is_err());
+            assert!(metrics.publish("two".into()).is_ok(), "reported again");
+            std::fs::create_dir(&directory).unwrap();
+            assert!(metrics.publish("three".into()).is_ok());
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "three");
+        }
     }
 
     #[test]
@@ -158,7 +200,7 @@ mod tests {
         let [path, other] = ["metrics", "other"].map(|name| directory.path().join(name));
         std::fs::write(&other, "kept").unwrap();
         std::os::unix::fs::symlink(&other, directory.path().join("metrics.new")).unwrap();
-        Metrics::open(path.to_str().unwrap()).unwrap().publish("one".into());
+        Metrics::open(path.to_str().unwrap()).unwrap().publish("one".into()).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one");
         assert_eq!(std::fs::read_to_string(&other).unwrap(), "kept");
     }
@@ -185,7 +227,7 @@ mod tests {
     fn server_answers_metrics_and_rejects_other_paths() {
         let free = TcpListener::bind("localhost:0").unwrap().local_addr().unwrap();
         let metrics = Metrics::open(&free.to_string()).unwrap();
-        metrics.publish("unconvoy_sched_bound 4\n# EOF\n".into());
+        metrics.publish("unconvoy_sched_bound 4\n# EOF\n".into()).unwrap();
         let ask = |path: &str| {
             let mut stream = TcpStream::connect(free).unwrap();
             write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();

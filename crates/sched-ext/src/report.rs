@@ -175,11 +175,15 @@ impl Report {
         let counters = [
             ("bound_changes", "Changes of the bound.", self.changes),
             ("slices", "Finished time slices.", totals.slices),
-            ("slices_told", "Slices recorded for the policy.", totals.recorded),
+            ("slices_recorded", "Slices recorded for the policy.", totals.recorded),
             ("slices_lost", "Slices dropped because the ring was full.", totals.lost),
             ("ends_lost", "Ends of tasks dropped because the ring was full.", totals.lost_ends),
-            ("heirs", "Tasks that started lock-intensive.", totals.inherited),
-            ("guests", "Times that an idle core of the set ran an ordinary task.", totals.borrowed),
+            ("inherited", "Tasks that started lock-intensive.", totals.inherited),
+            (
+                "borrowed_cores",
+                "Times that an idle core of the set ran an ordinary task.",
+                totals.borrowed,
+            ),
             (
                 "node_crossings",
                 "Tasks that a core took from another memory node's queue.",

@@ -189,7 +189,7 @@ fn ten_thousand_forks_leak_no_memory() {
             output.numbers(&format!("memory.{round}"))
         })
         .collect();
-    assert!(output.metric("slices_told_total") > 0, "no task was lock-intensive");
+    assert!(output.metric("slices_recorded_total") > 0, "no task was lock-intensive");
     for kind in 0..4 {
         let kept: Vec<u64> = rounds.iter().map(|kinds| kinds[kind]).collect();
         // The state of a task takes about 200 bytes. A leak of 64 bytes for each of 2,500 tasks

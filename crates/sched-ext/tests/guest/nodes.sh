@@ -20,7 +20,7 @@ round() {
 	# shellcheck disable=SC2086
 	wait $loads
 	for name in files spin near far one; do show $1.$name /tmp/$name; done
-	counts="$(metric node_crossings_total) $(metric slices_total) $(metric guests_total)"
+	counts="$(metric node_crossings_total) $(metric slices_total) $(metric borrowed_cores_total)"
 	echo "@$1.crossings $counts"
 	state $1.end
 	kill -INT $SCHEDULER

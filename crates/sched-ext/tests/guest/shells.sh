@@ -2,7 +2,7 @@
 start --bound 4
 load shells 6 20 300
 sleep 2
-echo "@inherited $(metric heirs_total)"
+echo "@inherited $(metric inherited_total)"
 tasks 0 childless
 show metrics $METRICS
 state end
