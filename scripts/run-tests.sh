@@ -81,7 +81,8 @@ for group; do
 		done
 		wait
 		;;
-	*) run_part "$group" "$make" --no-print-directory "$group" || : ;;
+	# Whoever started this may ignore signals, too.
+	*) run_part "$group" env --default-signal "$make" --no-print-directory "$group" || : ;;
 	esac
 done
 

@@ -44,8 +44,9 @@ enum Deadline {
     At(Instant, Signal),
 }
 
-/// Runs the command and waits for it. A signal to this command is passed on, and the program may
-/// take its time to end, as a database does; a second signal kills it. The time-out ends it too.
+/// Runs the command and waits for it. A signal to this command is passed on, unless the terminal
+/// sent it to the program too. The program may take its time to end, as a database does; a second
+/// signal kills it. The time-out ends it too.
 ///
 /// # Errors
 ///

@@ -237,7 +237,7 @@ impl Images {
 
 impl Image {
     fn file_name(&self) -> String {
-        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+        on_one_line(&self.path.file_name().unwrap_or_default().to_string_lossy())
     }
 
     fn symbol(&self, (name, offset): (String, u64)) -> Symbol {
@@ -353,7 +353,7 @@ impl Image {
             let (Some(function), true) = (function, is_plain(code)) else { continue };
             let plain = code.name.split(" (").next().unwrap_or_default();
             if function.strip_suffix(plain).is_some_and(|scope| scope.ends_with("::")) {
-                code.name = format!("{function}{}", &code.name[plain.len()..]);
+                code.name = on_one_line(&format!("{function}{}", &code.name[plain.len()..]));
             }
         }
     }

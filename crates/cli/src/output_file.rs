@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
-use unconvoy_measure::output;
+use unconvoy_measure::output::{self, directory_of};
 
 use crate::messages::command as messages;
 
@@ -39,10 +39,6 @@ pub fn writable_by_library(file: &Path) -> Result<PathBuf, String> {
             .map_err(|error| messages::cannot_write_to_file(error.desc()))?;
     }
     Ok(path)
-}
-
-fn directory_of(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("/"))
 }
 
 #[cfg(test)]

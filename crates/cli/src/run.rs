@@ -320,6 +320,7 @@ impl Environment {
     fn forget_outer_run(&mut self, args: &RunArgs) {
         if args.lock.is_some() || args.strategy.is_some() {
             self.remove(environment::REPLACE.name);
+            self.remove(environment::STRATEGY.name);
         }
         let is_inner = self.get(environment::STATS_OWNER.name).is_some();
         if is_inner && (args.stats.is_some() || args.metrics.is_some()) {

@@ -58,8 +58,10 @@ fn signal_saves_and_prints_finished_runs() {
 fn ignored_signal_does_not_end_comparison() {
     let stage = Stage::new();
     stage.script("program", "#!/bin/sh\nkill -HUP $PPID\n");
-    for (disposition, status) in [("trap '' HUP;", 0), ("", 129)] {
-        let script = format!("{disposition} exec \"$0\" compare --runs 3 --quiet -- ./program");
+    for (disposition, status) in [("ignore", 0), ("default", 129)] {
+        let script = format!(
+            "exec env --{disposition}-signal=HUP \"$0\" compare --runs 3 --quiet -- ./program"
+        );
         let command = stage.process();
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", &script]).arg(command.get_program()).current_dir(stage.path("."));
@@ -129,11 +131,15 @@ fn terminal_interrupts_profiled_program_once() {
                    while [ ! -e go ]; do sleep 0.05; done\n";
     stage.script("program", &format!("#!/bin/sh\n{program}"));
     let unconvoy = stage.process();
-    let line = format!("exec {} profile -- ./program", unconvoy.get_program().to_string_lossy());
     let mut script = std::process::Command::new("script");
-    script.args(["-qec", &line, "/dev/null"]).current_dir(stage.path("."));
-    script.env("UNCONVOY_LIBRARY", stage.library()).stdin(Stdio::piped()).stdout(Stdio::null());
-    let mut script = script.spawn().expect("script(1) is an essential program");
+    script.args(["-qec", "exec \"$COMMAND\" profile -- ./program", "/dev/null"]);
+    script.current_dir(stage.path(".")).env("SHELL", "/bin/sh");
+    script.env("COMMAND", unconvoy.get_program()).env("UNCONVOY_LIBRARY", stage.library());
+    script.stdin(Stdio::piped()).stdout(Stdio::null());
+    let Ok(mut script) = script.spawn() else {
+        println!("missing: script not found (apt-get install bsdutils)");
+        return;
+    };
     wait_for(&stage, "ready");
     script.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
     wait_for(&stage, "interrupts");

@@ -269,6 +269,39 @@ fn locks_of_parking_lot_are_named_by_their_places() {
     }
 }
 
+/// Waits 20 times for a monitor that another thread holds for 10 ms. HotSpot's threads wait at
+/// objects of their own.
+#[test]
+#[ignore = "make test-all: needs a JDK"]
+fn waits_for_javas_monitors_are_waits_of_java_threads() {
+    let stage = Stage::new();
+    stage.write("Waits.java", include_str!("profile_outside/Waits.java"));
+    let compiled = Command::new("javac").current_dir(stage.path(".")).arg("Waits.java").status();
+    if compiled.is_err() {
+        println!("missing: javac not found (apt-get install default-jdk-headless)");
+        return;
+    }
+    let mut java = Command::new("java");
+    let mut program =
+        Running::start(java.args(["-cp", "."]).arg("Waits").current_dir(stage.path(".")));
+    let recording = Recording::start(&stage, program.id(), &["--seconds", "200", "--json", "j"]);
+    if is_skipped(&recording) {
+        return;
+    }
+    program.go();
+    program.output();
+    drop(program);
+    let (text, status) = recording.finish();
+    assert_eq!(status, Some(0), "{text}");
+    let report = json(&stage.path("j"));
+    let parks = "Java thread first waited for in os::PlatformEvent::park";
+    let rows = report["classes"].as_array().expect("rows").iter();
+    let is_park = |row: &&serde_json::Value| row["name"].as_str().unwrap().starts_with(parks);
+    let of_parks: Vec<_> = rows.filter(is_park).collect();
+    let sum = |key: &str| of_parks.iter().filter_map(|row| row[key].as_u64()).sum::<u64>();
+    assert!(sum("waits") >= 20 && sum("waited_ns") >= 20 * 5_000_000, "{text}");
+}
+
 /// Two threads that wait for each other's lock, and one that waits for a signal.
 const DEADLOCK: &str = include_str!("profile_outside/stuck.c");
 

@@ -54,7 +54,7 @@ impl<R> Destination<R> {
     ///
     /// # Errors
     ///
-    /// The file cannot be written: its directory does not exist, or the path is a directory.
+    /// The file cannot be written, or is a directory.
     pub fn check(&self) -> Result<(), String> {
         let directory = match self.path.parent() {
             Some(parent) if parent != Path::new("") => parent,

@@ -40,7 +40,7 @@ pub struct Interrupts {
 
 impl Interrupts {
     /// Installs the handlers. Child programs do not inherit them, because `exec` resets handlers.
-    /// A signal that this process was told to ignore, as by `nohup`, stays ignored.
+    /// A signal that this process ignores, as under `nohup`, stays ignored.
     ///
     /// # Errors
     ///
@@ -54,12 +54,12 @@ impl Interrupts {
             // Register the number before the byte: handlers run in this order, so a reader of the
             // byte finds the number.
             let (number, sender) = (Arc::clone(&pending), Arc::clone(&is_from_terminal));
-            let note = move |info: &libc::siginfo_t| {
+            let record = move |info: &libc::siginfo_t| {
                 sender.store(info.si_code == libc::SI_KERNEL, Ordering::Relaxed);
                 number.store(signal as usize, Ordering::Release);
             };
             // SAFETY: stores to atomics may be made in a signal handler.
-            unsafe { register_sigaction(signal, note) }?;
+            unsafe { register_sigaction(signal, record) }?;
             pipe::register(signal, write_end.try_clone()?)?;
         }
         pipe::register(SIGCHLD, write_end)?;

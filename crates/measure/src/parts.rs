@@ -63,6 +63,9 @@ pub fn beside_the_command(places: &[&str]) -> Vec<PathBuf> {
     places.iter().map(|place| directory.join(place)).collect()
 }
 
+/// Exists while Debian's package of the command is installed (dpkg-query(1)).
+const DEBIANS_LIST: &str = "/var/lib/dpkg/info/unconvoy.list";
+
 /// Returns the directory below which `command` is installed, in `bin`; `None` in a build tree.
 fn installation(command: &Path) -> Option<&Path> {
     let directory = command.parent()?;
@@ -106,16 +109,18 @@ impl Part {
         candidates.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
             let places: Vec<String> =
                 candidates.iter().map(|path| path.display().to_string()).collect();
-            let way = self.way(installation(&std::env::current_exe().unwrap_or_default()));
+            let command = std::env::current_exe().unwrap_or_default();
+            let way = self.way(installation(&command), Path::new(DEBIANS_LIST).exists());
             messages::part_missing(name, &places.join(", "), &way, *variable)
         })
     }
 
     /// Returns how to get the file, for a command that is installed below `prefix`, or that is in a
-    /// build tree.
-    fn way(&self, prefix: Option<&Path>) -> String {
+    /// build tree. `has_package`: Debian's package of the command is installed.
+    fn way(&self, prefix: Option<&Path>, has_package: bool) -> String {
         let Some(prefix) = prefix else { return messages::build_part(self.package) };
         if prefix == Path::new("/usr")
+            && has_package
             && let Some(package) = self.debian_package()
         {
             return messages::install_package(package);
@@ -156,7 +161,7 @@ mod tests {
     #[test]
     fn missing_library_is_installed_beside_an_installed_command() {
         let library = Part { name: INTERPOSER, variable: None, package: "unconvoy-preload" };
-        let way = |part: Part, command| part.way(installation(Path::new(command)));
+        let way = |part: Part, command| part.way(installation(Path::new(command)), false);
         let installed = way(library, "/home/user/.cargo/bin/unconvoy");
         assert!(installed.ends_with("(make install-library PREFIX=/home/user/.cargo)"));
         let screen = Part { name: "unconvoy-top", variable: None, package: "unconvoy-top" };
@@ -178,11 +183,11 @@ mod tests {
             ("libunconvoy_plugin_user.so", "unconvoy-predict"),
             ("libunconvoy_plugin_system.so", "unconvoy-predict"),
         ] {
-            let way = Part { name, variable: None, package: "" }.way(Some(Path::new("/usr")));
+            let way = Part { name, variable: None, package: "" }.way(Some(Path::new("/usr")), true);
             assert_eq!(way, format!("Install the package {package}"));
         }
         let study = Part { name: "unconvoy-study", variable: None, package: "unconvoy-papers" };
-        assert!(study.way(Some(Path::new("/usr"))).ends_with("(make install PREFIX=/usr)"));
+        assert!(study.way(Some(Path::new("/usr")), true).ends_with("(make install PREFIX=/usr)"));
     }
 
     #[test]

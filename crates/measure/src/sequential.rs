@@ -7,7 +7,7 @@
 //! disturbed: on a machine that is slow for seconds, for example. Their interval is that of Hodges
 //! and Lehmann (Annals of Mathematical Statistics 34, 1963). With few values they cannot reach a
 //! small level. [`tail_below`] therefore uses both, each at half the level; [`Interval`] uses the
-//! ranks from [`MANY`] values on.
+//! ranks from [`MANY`] values on, where they can reach its level.
 //!
 //! **Looks.** A test that is repeated after each value errs more often than once (Armitage,
 //! McPherson and Rowe 1969). A group-sequential design therefore tests only at fixed numbers of
@@ -39,8 +39,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval that misses the true centre with probability `error`; `None` with fewer than
-    /// two values.
+    /// The interval that misses the true centre with probability `error` at most; `None` with fewer
+    /// than two values.
     pub fn of(values: &[f64], error: f64) -> Option<Self> {
         let count = values.len();
         let by_ranks = (count >= MANY).then(|| Self::of_ranks(values, error)).flatten();

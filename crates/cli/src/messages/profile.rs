@@ -7,8 +7,8 @@ pub(crate) fn not_a_profile(file: &Path, why: impl Display) -> String {
     format!("{} cannot be read as a profile: {why}", file.display())
 }
 
-pub(crate) fn not_replaced(file: &Path) -> String {
-    format!("{} exists and is not a profile: remove it, or name another file", file.display())
+pub(crate) fn not_replaced() -> &'static str {
+    "it exists and is not a profile: remove it, or name another file"
 }
 
 pub(crate) fn no_profile(program: &Path, obstacle: impl Display) -> String {
@@ -50,7 +50,7 @@ pub(crate) fn samples() -> Vec<String> {
     let (file, program) = (Path::new("locks.profile"), Path::new("/usr/bin/server"));
     vec![
         not_a_profile(file, "it is not a lock profile"),
-        not_replaced(file),
+        not_replaced().into(),
         no_profile(program, "it is a Go program, and Go's runtime has locks of its own"),
         no_profile_written(program),
         output_rejected("--json", file, "it is a directory: name a file in it"),

@@ -163,8 +163,16 @@ fn check_outputs(args: &ProfileArgs) -> Result<(), Refusal> {
     ];
     for (option, file) in outputs {
         let Some(file) = file else { continue };
-        let check = if option == "--output" { writable_by_library } else { writable };
-        check(file).map_err(|why| Refusal::usage(messages::output_rejected(option, file, why)))?;
+        let is_profile = option == "--output";
+        let by_library = is_profile && args.pid.is_none() && !args.kernel;
+        let check = if by_library { writable_by_library } else { writable };
+        let is_other = || is_profile && !recording::may_replace(file);
+        let checked =
+            check(file).and_then(|_| match is_other() && (by_library || file.is_file()) {
+                true => Err(messages::not_replaced().to_string()),
+                false => Ok(()),
+            });
+        checked.map_err(|why| Refusal::usage(messages::output_rejected(option, file, why)))?;
     }
     Ok(())
 }

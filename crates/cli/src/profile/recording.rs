@@ -114,9 +114,6 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
 /// Chooses the file to record into; returns it with its folder if that is temporary.
 fn file(kept: Option<&Path>) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
     if let Some(file) = kept {
-        if !may_replace(file) {
-            return Err(Refusal::usage(messages::not_replaced(file)).into());
-        }
         let _ = std::fs::remove_file(file); // a profile of an earlier run
         return Ok((std::path::absolute(file)?, None));
     }
@@ -125,9 +122,9 @@ fn file(kept: Option<&Path>) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
 }
 
 /// Whether a file does not exist, is empty, or is a profile.
-fn may_replace(file: &Path) -> bool {
+pub fn may_replace(file: &Path) -> bool {
     if !file.is_file() {
-        return true;
+        return !file.exists();
     }
     let mut bytes = Vec::new();
     let opened = File::open(file).and_then(|it| it.take(8).read_to_end(&mut bytes));

@@ -202,7 +202,7 @@ fn conclude(
     }
     if is_resumable || args.json.is_some() {
         write(state, unconvoy_measure::export::json(&record));
-    } else if record.complete || args.resume.is_none() {
+    } else if record.complete || !args.resume.as_ref().is_some_and(|file| is_same(file, state)) {
         let _ = std::fs::remove_file(state);
     }
     for warning in &record.warnings[shown..] {

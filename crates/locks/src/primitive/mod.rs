@@ -116,7 +116,7 @@ pub trait Parking: Atomics + Clock {
     }
 }
 
-/// Some switches of threads.
+/// A few context switches: long enough for the other thread to run its few instructions.
 const SHORT_SLEEP_NS: u64 = 50_000;
 
 /// Threads: identity, scheduling policy, yielding.

@@ -28,6 +28,8 @@ use super::sensor::file::File;
 use crate::load::LoadControl;
 use crate::load::controller::{Counters, serve};
 use crate::load::sensor::{Reading, Sensor};
+#[cfg(tsan)]
+use crate::primitive::Threads as _;
 use crate::primitive::native::slice;
 use crate::primitive::{Clock as _, Generation as _, Native, Parking as _};
 
@@ -353,6 +355,9 @@ impl Sensor for Watched {
 /// controller, unknown to it, must not keep privileges that the process gives up.
 pub fn without_controller<R>(work: impl FnOnce() -> R) -> R {
     Native::generation();
+    if !is_this_process() {
+        return work(); // in a child that shares its parent's memory, or does not know of the fork
+    }
     // `BARRED` is written before the state is read, and `start` writes the state before it reads
     // `BARRED`. So at least one of the two threads sees the other's write.
     BARRED.fetch_add(1, SeqCst);

@@ -90,9 +90,8 @@ impl<'a> Node<'a> {
     /// signaller may have been preempted by this thread, so the thread sleeps: a yield never lets a
     /// thread of lower real-time priority run.
     pub(super) fn wait_until_signalled(&self) {
-        self.fall_asleep();
         while !self.is_signalled() {
-            Native::park(&self.state, ASLEEP, None);
+            Native::sleep_shortly(&self.state);
         }
     }
 }

@@ -101,8 +101,8 @@ impl Classes {
         (address, stack): (u64, usize),
         look_up: impl FnOnce() -> Place<LABEL>,
     ) -> u8 {
-        let has_it = |class: &Class| class.kind == kind && class.variable.contains(&address);
-        if let Some(known) = self.known().iter().position(has_it) {
+        let contains_lock = |class: &Class| class.kind == kind && class.variable.contains(&address);
+        if let Some(known) = self.known().iter().position(contains_lock) {
             return known as u8 + 1;
         }
         let of_stack = self.of_stacks.get(stack).copied().unwrap_or(0);
@@ -113,9 +113,10 @@ impl Classes {
         if self.look_ups == 0 {
             return OTHER;
         }
-        self.look_ups -= 1;
         let Place { name, variable } = look_up();
         let is_static = !variable.is_empty();
+        // Without a variable or a stack, no symbols were searched.
+        self.look_ups -= usize::from(is_static || stack != 0);
         let class = self.named(Class { kind, label: name.map(printable), variable });
         if !is_static
             && stack != 0
@@ -128,8 +129,8 @@ impl Classes {
 
     /// The number plus one of the class with this kind and label, which is added if it is new.
     fn named(&mut self, class: Class) -> u8 {
-        let is_it = |it: &Class| it.kind == class.kind && it.label == class.label;
-        if let Some(known) = self.known().iter().position(is_it) {
+        let is_same = |it: &Class| it.kind == class.kind && it.label == class.label;
+        if let Some(known) = self.known().iter().position(is_same) {
             return known as u8 + 1;
         }
         let Some(room) = self.all.get_mut(self.count) else { return OTHER };
@@ -193,12 +194,13 @@ mod tests {
     #[test]
     fn locks_beyond_the_look_ups_of_a_writing_are_in_no_class() {
         let mut classes = classes();
-        for address in 0..LOOK_UPS as u64 {
-            classes.choose(MUTEX, (address, 0), || place(b"unknown", 0..0));
+        for number in 1..=LOOK_UPS {
+            classes.choose(MUTEX, (8, 0), || place(b"unknown", 0..0));
+            classes.choose(MUTEX, (8, number), || place(b"wait in a", 0..0));
         }
-        assert_eq!(classes.choose(MUTEX, (1000, 7), no_look_up), OTHER);
+        assert_eq!(classes.choose(MUTEX, (1000, 700), no_look_up), OTHER);
         classes.begin();
-        let later = classes.choose(MUTEX, (1001, 7), || place(b"wait in a", 0..0));
+        let later = classes.choose(MUTEX, (1001, 700), || place(b"wait in a", 0..0));
         assert_ne!(later, OTHER);
     }
 

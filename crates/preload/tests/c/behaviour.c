@@ -485,6 +485,25 @@ static int fork_silent(void)
 
 /* ---- cleared ---- */
 
+/* Whether another thread of the process sleeps: it waits for the caller. */
+static bool other_thread_sleeps(void)
+{
+	char path[300], line[256];
+	bool found = false;
+	DIR *threads = opendir("/proc/self/task");
+	for (struct dirent *thread; (thread = readdir(threads));) {
+		int id = atoi(thread->d_name);
+		snprintf(path, sizeof path, "/proc/self/task/%s/stat", thread->d_name);
+		FILE *file = id && id != (int)syscall(SYS_gettid) ? fopen(path, "r") : NULL;
+		char *end = file && fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+		found |= end && end[2] == 'S';
+		if (file)
+			fclose(file);
+	}
+	closedir(threads);
+	return found;
+}
+
 static int cleared(void)
 {
 	pthread_t t;
@@ -492,7 +511,9 @@ static int cleared(void)
 	pid_t child = child_create();
 	pthread_mutex_lock(&other);
 	start(&t, wait_for_other, NULL);
-	sleep_ms(200);
+	for (int i = 0; i < 10000 && !other_thread_sleeps(); i++)
+		sleep_ms(1);
+	sleep_ms(20);
 	pthread_mutex_unlock(&other);
 	pthread_join(t, NULL);
 	if (child == 0)
