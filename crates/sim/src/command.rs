@@ -101,10 +101,10 @@ pub struct SimArgs {
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub seconds: Option<f64>,
     /// Time between two requests of `counter`, in nanoseconds
-    #[arg(long, value_name = "NS")]
+    #[arg(long, value_name = "NS", conflicts_with_all = ["profile", "calibrate", "validate"])]
     pub think: Option<u64>,
     /// Length of the critical section of `counter`, in nanoseconds
-    #[arg(long, value_name = "NS")]
+    #[arg(long, value_name = "NS", conflicts_with_all = ["profile", "calibrate", "validate"])]
     pub section: Option<u64>,
     /// Let threads sleep for load at the end of each transaction
     #[arg(long, conflicts_with_all = ["calibrate", "validate"])]

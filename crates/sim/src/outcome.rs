@@ -266,6 +266,6 @@ pub fn simulate_under(
         aborts_per_commit: (transactions.commits != 0)
             .then(|| transactions.aborts() as f64 / transactions.commits as f64),
         host_accesses: Some(after.accesses as f64 / 1e6 / begin.elapsed().as_secs_f64()),
-        accesses: after.accesses,
+        accesses: after.accesses - counts.accesses,
     })
 }

@@ -25,8 +25,8 @@ pub(crate) fn not_ours(file: &Path) -> String {
 pub(crate) fn would_lose_search(file: &Path) -> String {
     let file = file.display();
     format!(
-        "{file} exists, where this search would keep its runs: continue that search with --resume \
-         {file},\n  remove the file, or name another one with --json"
+        "{file} exists, where this search would keep its runs:\n  \
+         continue that search with --resume {file}, remove the file, or name another with --json"
     )
 }
 

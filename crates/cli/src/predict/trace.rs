@@ -121,7 +121,7 @@ pub struct Lock {
     pub kind: Option<LockType>,
     /// Return address of its first acquisition.
     pub pc: u64,
-    /// Number of acquisitions, or of sampled sections if the trace is truncated.
+    /// Number of acquisitions; of a truncated trace at least those that were sampled stand for.
     pub acquisitions: u64,
     /// Instructions for which it was held and waited for, if counted.
     pub held: Option<(u64, u64)>,
@@ -195,9 +195,10 @@ impl Trace {
         let analyses = reading.analysis.finish();
         trace.analyses = analyses;
         if trace.end.is_none() {
+            let rate = trace.context.as_ref().map_or(1, |context| u64::from(context.rate.max(1)));
             for analysis in &trace.analyses {
                 if let Some(lock) = trace.locks.get_mut(&analysis.lock) {
-                    lock.acquisitions = analysis.sections;
+                    lock.acquisitions = lock.acquisitions.max(analysis.sections * rate);
                 }
             }
         }

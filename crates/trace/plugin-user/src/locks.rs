@@ -42,6 +42,8 @@ const ERROR_CHECKING: u32 = 2;
 
 /// Offset in a `pthread_rwlock_t`: the writer's thread number.
 const WRITER: u64 = 24;
+/// Bit of a reader-writer lock's first word that a writer's unlock leaves.
+const WRITE_PHASE: u32 = 1;
 
 pub struct Words(u64);
 
@@ -64,7 +66,9 @@ impl Words {
         match kind {
             Lockable::Mutex => self.word(0) != 0,
             Lockable::Read => self.word(WRITER) != 0,
-            Lockable::Write | Lockable::ReadWrite => self.word(0) != 0 || self.word(WRITER) != 0,
+            Lockable::Write | Lockable::ReadWrite => {
+                self.word(0) & !WRITE_PHASE != 0 || self.word(WRITER) != 0
+            }
             Lockable::Spin => self.word(0) as i32 <= 0,
         }
     }

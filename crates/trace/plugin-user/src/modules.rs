@@ -22,8 +22,10 @@ pub enum Function {
     Remake(Lockable),
     /// Waits for the condition of the first argument with the mutex of the second.
     Wait,
-    /// Signals, initialises or destroys the condition of the first argument.
+    /// Signals or initialises the condition of the first argument.
     Condition,
+    /// Destroys it.
+    Forget,
     Allocate(Size),
     /// Frees the allocation of the first argument and allocates the size in the second.
     Reallocate,
@@ -42,7 +44,9 @@ pub enum Size {
     ThirdStored,
 }
 
-use Function::{Allocate, Condition, Free, Lock, Reallocate, Remake, TryLock, Unlock, Wait};
+use Function::{
+    Allocate, Condition, Forget, Free, Lock, Reallocate, Remake, TryLock, Unlock, Wait,
+};
 use Lockable::{Mutex, Read, ReadWrite, Spin, Write};
 
 /// The observed functions. If two share an address (glibc's `pthread_spin_init` is its
@@ -61,7 +65,7 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("pthread_cond_signal", Condition),
     ("pthread_cond_broadcast", Condition),
     ("pthread_cond_init", Condition),
-    ("pthread_cond_destroy", Condition),
+    ("pthread_cond_destroy", Forget),
     ("pthread_rwlock_rdlock", Lock(Read)),
     ("pthread_rwlock_tryrdlock", TryLock(Read)),
     ("pthread_rwlock_timedrdlock", TryLock(Read)),
@@ -87,6 +91,10 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("_Znam", Allocate(Size::First)),
     ("realloc", Reallocate),
     ("free", Free),
+    ("_ZdlPv", Free),
+    ("_ZdaPv", Free),
+    ("_ZdlPvm", Free),
+    ("_ZdaPvm", Free),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]

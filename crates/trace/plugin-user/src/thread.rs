@@ -171,6 +171,7 @@ impl Thread {
                 locks().retire(kind.region(first));
             }
             Function::Condition => mark_condition(first),
+            Function::Forget => locks().retire(condition(first)),
             Function::Wait => {
                 mark_condition(first);
                 drawn =
@@ -279,10 +280,15 @@ impl Thread {
     /// detected; correct programs never do that.
     fn release(&mut self, collector: &Collector, kind: Lockable, address: u64) {
         let id = self.id;
-        let Some((_, totals)) = self.known(address) else {
-            collector.unmatched.fetch_add(1, Ordering::Relaxed);
+        let Some((lock, totals)) = self.known(address) else {
+            // glibc initialises a spin lock by the function that unlocks it.
+            let is_unmatched = kind != Lockable::Spin;
+            collector.unmatched.fetch_add(is_unmatched.into(), Ordering::Relaxed);
             return;
         };
+        if kind == Lockable::Spin && lock.is_retired() {
+            return;
+        }
         if collector.layout_known() && kind == Lockable::Mutex {
             // SAFETY: the address is known as a lock, which is held.
             let words = unsafe { Words::known(address) };
