@@ -151,8 +151,48 @@ pub(crate) fn find(lock: &str, load: &str) -> Option<&'static Pair> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::sync::atomic::Ordering::{Acquire, Release};
+    use core::sync::atomic::Ordering::Relaxed;
     use unconvoy_locks::catalogue::{CONTENTION, LOAD};
+
+    /// The bit of `loiter`'s advice that a standby raises. Other bits of it say other things.
+    const DEMAND: u32 = 1;
+
+    struct Mutex {
+        state: State,
+        eventcount: Eventcount<Native>,
+        acquisitions: AtomicU32,
+        holder: AtomicU32,
+    }
+
+    impl Mutex {
+        fn new() -> Self {
+            Self {
+                state: State(UnsafeCell::new([0; 2])),
+                eventcount: Eventcount::new(),
+                acquisitions: AtomicU32::new(0),
+                holder: AtomicU32::new(0),
+            }
+        }
+
+        fn words(&self) -> Words<'_> {
+            Words {
+                state: &self.state,
+                eventcount: &self.eventcount,
+                acquisitions: &self.acquisitions,
+                holder: &self.holder,
+            }
+        }
+
+        /// The advice of `loiter` and `elided`: the second word of their state.
+        fn advice(&self) -> &AtomicU32 {
+            // SAFETY: both words of the state are atomic for these contention managers.
+            unsafe { &*self.state.0.get().cast::<AtomicU32>().add(1) }
+        }
+
+        fn is_demanded(&self) -> bool {
+            self.advice().load(Relaxed) & DEMAND != 0
+        }
+    }
 
     #[test]
     fn pairs_cover_exactly_the_catalogue() {
@@ -168,18 +208,11 @@ mod tests {
     fn first_try_heeds_demand_also_if_the_lock_elides() {
         for lock in ["loiter", "elided"] {
             let pair = find(lock, "none").expect("in the catalogue");
-            let (state, eventcount) = (State(UnsafeCell::new([0; 2])), Eventcount::new());
-            let words = Words {
-                state: &state,
-                eventcount: &eventcount,
-                acquisitions: &AtomicU32::new(0),
-                holder: &AtomicU32::new(0),
-            };
-            // SAFETY: the lowest bit of the second word is the standby's demand.
-            let advice = unsafe { &*state.0.get().cast::<AtomicU32>().add(1) };
-            advice.store(1, Release);
+            let mutex = Mutex::new();
+            let words = mutex.words();
+            mutex.advice().store(DEMAND, Relaxed);
             assert!(!(pair.try_without_barging)(words), "{lock} barges");
-            advice.store(0, Release);
+            mutex.advice().store(0, Relaxed);
             assert!((pair.try_without_barging)(words), "{lock} is free");
             // SAFETY: held.
             unsafe { (pair.release)(words) };
@@ -189,15 +222,8 @@ mod tests {
     #[test]
     fn polite_try_leaves_lock_to_due_waiter() {
         let pair = find("loiter", "none").expect("in the catalogue");
-        let (state, eventcount) = (State(UnsafeCell::new([0; 2])), Eventcount::new());
-        let words = Words {
-            state: &state,
-            eventcount: &eventcount,
-            acquisitions: &AtomicU32::new(0),
-            holder: &AtomicU32::new(0),
-        };
-        // SAFETY: the second word of a loiter lock is its waiter's demand.
-        let demand = unsafe { &*state.0.get().cast::<AtomicU32>().add(1) };
+        let mutex = Mutex::new();
+        let words = mutex.words();
         let mut overtaken = 0;
         for _ in 0..20 {
             assert!((pair.try_lock)(words));
@@ -207,13 +233,13 @@ mod tests {
                     // SAFETY: held.
                     unsafe { (pair.release)(words) };
                 });
-                while demand.load(Acquire) == 0 {
+                while !mutex.is_demanded() {
                     std::thread::yield_now();
                 }
                 // SAFETY: held.
                 unsafe { (pair.release)(words) };
                 if (pair.try_without_barging)(words) {
-                    overtaken += u32::from(demand.load(Acquire) != 0);
+                    overtaken += u32::from(mutex.is_demanded());
                     // SAFETY: held.
                     unsafe { (pair.release)(words) };
                 }
