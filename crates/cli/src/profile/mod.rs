@@ -149,8 +149,7 @@ pub fn report_of(file: &Path, predictions: &[Prediction]) -> anyhow::Result<Repo
 
 /// Checks that the output files can be written, before the program runs.
 fn check_outputs(args: &ProfileArgs) -> Result<(), Refusal> {
-    let outputs = [
-        ("--output", &args.output),
+    let reports = [
         ("--text", &args.text),
         ("--json", &args.json),
         ("--csv", &args.csv),
@@ -161,18 +160,29 @@ fn check_outputs(args: &ProfileArgs) -> Result<(), Refusal> {
         ("--firefox", &args.firefox),
         ("--html", &args.html),
     ];
-    for (option, file) in outputs {
+    let rejected = |option, file, why| Refusal::usage(messages::output_rejected(option, file, why));
+    if let Some(file) = &args.output {
+        let by_library = args.pid.is_none() && !args.kernel;
+        check_profile(file, by_library).map_err(|why| rejected("--output", file, why))?;
+    }
+    for (option, file) in reports {
         let Some(file) = file else { continue };
-        let is_profile = option == "--output";
-        let by_library = is_profile && args.pid.is_none() && !args.kernel;
-        let check = if by_library { writable_by_library } else { writable };
-        let is_other = || is_profile && !recording::may_replace(file);
-        let checked =
-            check(file).and_then(|_| match is_other() && (by_library || file.is_file()) {
-                true => Err(messages::not_replaced().to_string()),
-                false => Ok(()),
-            });
-        checked.map_err(|why| Refusal::usage(messages::output_rejected(option, file, why)))?;
+        writable(file).map_err(|why| rejected(option, file, why))?;
+    }
+    Ok(())
+}
+
+/// Checks that a profile can be written, and loses no file that is not a profile. The library
+/// replaces the file, which must then not be a device either.
+fn check_profile(file: &Path, by_library: bool) -> Result<(), String> {
+    if by_library {
+        writable_by_library(file)?
+    } else {
+        writable(file)?
+    };
+    let would_replace = by_library || file.is_file();
+    if would_replace && !recording::may_replace(file) {
+        return Err(messages::not_replaced().to_string());
     }
     Ok(())
 }
