@@ -1,11 +1,14 @@
 #!/bin/sh
-# Measures real programs with and without unconvoy, 25 minutes for all. Requires a quiet machine,
-# `make build`, and the packages in scripts/packages-programs.txt. Paths are relative to the
-# repository's root, so that records hold no other path.
+# Measures real programs with and without unconvoy: interleaved runs until the interval of each ratio
+# is within 1.5 %, or RUNS of each configuration are spent. Takes two hours; an interrupted run
+# continues with the next program. Requires a quiet machine, `make build`, and the packages in
+# scripts/packages-programs.txt. Paths are relative to the repository's root, so that records hold
+# no other path.
 #
 #   scripts/bench-programs.sh [OUTDIR [NAME...]]   OUTDIR: results (default .bench-programs);
 #                                                  NAME: a script programs/NAME.sh
-#   RUNS=9 THREADS=2,8 LOCKS=libc,default,tpmcs    runs, thread counts, configurations
+#   RUNS=9 THREADS=2,8 LOCKS=libc,default,tpmcs    most runs (40), thread counts, configurations
+#   LOCKS=default,loiter+control                   a control: both are the same locks
 #
 # To publish: scripts/programs-table.py OUTDIR/*.json |
 #             scripts/write-block.py docs/evaluation/programs.md table
@@ -40,12 +43,15 @@ for name in "$@"; do
 	# The first sentence of the comment below the script's first line names the benchmark.
 	what=$(sed -n '2,/^[^#]/s/^# //p' "$script" | tr '\n' ' ' |
 		sed 's/\. .*//;s/THREADS/N/g')
+	case $(head -c 400 "$out/$name.json" 2>/dev/null) in
+	*'"complete": true'* | *'"complete":true'*) continue ;;
+	esac
 	ready=1
 	for count in $(echo "$threads" | tr , ' '); do
 		"$script" "$count" 1 >/dev/null || ready=
 	done
 	if [ -z "$ready" ] || ! "$unconvoy" compare --locks "${LOCKS:-libc,default}" \
-		--threads "$threads" --runs "${RUNS:-5}" --timeout 60 \
+		--threads "$threads" --runs "${RUNS:-40}" --precision .015 --timeout 60 \
 		--metric '^rate ([0-9.e+]+)' --metric-name rate --title "$what" \
 		--json "$out/$name.json" -- "$script" '{threads}' >"$out/$name.txt"; then
 		failed="$failed $name"

@@ -24,7 +24,7 @@ lower = record["metric"]["lower_is_better"]
 scale, unit = (1.0, "s") if lower else (1e-3, "thousand operations/s")
 print(
     f"{unit}; processor time per operation in ns; Jain's index; median (smallest..largest) of "
-    f"{record['plan']['runs']} runs; a ratio above 1 is better\n"
+    f"{record['plan']['runs']} runs; ratios, with 95 % intervals: above 1 is better\n"
 )
 print(
     "| threads | "
@@ -46,8 +46,7 @@ for threads in record["plan"]["threads"]:
             f"{jain['median']:.3f}" if jain else "-",
         ]
         if name != first:
-            mine, theirs = row["metric"]["median"], rows[threads, first]["metric"]["median"]
-            line.append(f"{theirs / mine if lower else mine / theirs:.2f}")
+            line.append(f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})")
     print("| " + " | ".join(line) + " |")
 context = record["context"]
 print(f"\n{record['conclusion']}\n")

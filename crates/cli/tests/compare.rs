@@ -33,7 +33,7 @@ fn comparison_writes_table_conclusion_and_files() {
                 .and(contains("cpu per op"))
                 .and(contains("fairness"))
                 .and(contains("7.92x"))
-                .and(contains("at best default 7.92x at 8 threads (beyond the spread)"))
+                .and(contains("at best default 7.92x (7.92 to 7.92) at 8 threads"))
                 .and(contains("at worst mcs+none")),
         )
         .stderr(contains("seed 7"));
@@ -155,6 +155,44 @@ fn rounds_are_interleaved_in_seeded_order() {
     assert!(first[8..].iter().all(|cell| cell.starts_with("2 ")));
     assert_eq!(first, order("1"));
     assert_ne!(first, order("2"));
+}
+
+/// A program that prints the same with one thread, and whose output varies with two.
+const VARYING: &str = "#!/bin/sh\necho >> count\n\
+    [ $1 = 1 ] && echo ops_per_sec: 5 || echo ops_per_sec: $(($(wc -l < count) * 5 % 7 + 1))\n";
+
+#[test]
+fn precision_ends_steady_thread_count_before_varying_one() {
+    let stage = Stage::new();
+    stage.script("program", VARYING);
+    stage
+        .unconvoy()
+        .args(["compare", "--threads", "1,2", "--runs", "10", "--precision", ".01"])
+        .args(["--metric", METRIC, "--json", "o.json", "--", "./program", "{threads}"])
+        .assert()
+        .success()
+        .stderr(contains("at most 40 runs"))
+        .stdout(contains("median of up to 10 runs"));
+    let record: Value = serde_json::from_str(&stage.read("o.json")).unwrap();
+    let runs = record["runs"].as_array().unwrap();
+    let of_count = |count: u64| runs.iter().filter(|run| run["threads"] == count).count();
+    assert_eq!([of_count(1), of_count(2)], [16, 20]);
+    assert_eq!((&record["complete"], &record["plan"]["precision"]), (&true.into(), &0.01.into()));
+}
+
+#[test]
+fn impossible_precision_is_refused_before_first_run() {
+    let stage = Stage::new();
+    stage.script("program", "#!/bin/sh\necho >> count\n");
+    for (arguments, message) in [
+        (&["--precision", "1.5"][..], "expected a fraction from .001 to .5"),
+        (&["--precision", ".02", "--locks", "libc"][..], "name two or more --locks"),
+    ] {
+        let mut command = stage.unconvoy();
+        command.arg("compare").args(arguments).args(["--", "./program"]);
+        command.assert().code(2).stderr(contains(message));
+    }
+    assert!(!stage.path("count").exists());
 }
 
 #[test]

@@ -11,6 +11,7 @@ pub mod extract;
 pub mod failure;
 pub mod options;
 pub mod plan;
+mod ratio;
 pub mod record;
 mod run;
 mod session;

@@ -19,6 +19,10 @@ use crate::refusal::Refusal;
 
 /// Default thread counts go up to this many times the processors, far enough to show overload.
 const OVERLOAD: u32 = 4;
+/// Default number of runs.
+const RUNS: u32 = 5;
+/// The same with `--precision`.
+const MOST_RUNS: u32 = 40;
 
 /// `unconvoy compare`.
 #[derive(Debug, Args)]
@@ -30,10 +34,13 @@ pub struct CompareArgs {
     pub locks: Vec<Configuration>,
     #[command(flatten)]
     pub measured: Measured,
-    /// Measured runs per configuration and thread count.
-    #[arg(long, value_name = "N", default_value_t = 5,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub runs: u32,
+    /// Measured runs per configuration and thread count [default: 5, with --precision at most 40].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: Option<u32>,
+    /// Measure each thread count until the intervals of its ratios reach at most FRACTION to each
+    /// side, such as .015.
+    #[arg(long, value_name = "FRACTION", value_parser = precision)]
+    pub precision: Option<f64>,
     /// Unrecorded runs per configuration and thread count before the measured ones.
     #[arg(long, value_name = "N", default_value_t = 0, alias = "warm-up")]
     pub warmup: u32,
@@ -101,11 +108,16 @@ impl CompareArgs {
         if let Some(twice) = self.locks.iter().find(|c| !seen.insert(c.name.as_str())) {
             return Err(Refusal::usage(messages::duplicate_value("--locks", twice)));
         }
+        if self.precision.is_some() && self.locks.len() < 2 {
+            return Err(Refusal::usage(messages::precision_of_one()));
+        }
+        let runs = if self.precision.is_some() { MOST_RUNS } else { RUNS };
         let defaults = || powers_of_two(OVERLOAD * processors).collect();
         Ok(Plan {
             configurations: self.locks.clone(),
             threads: self.measured.thread_counts(&self.program, defaults)?,
-            runs: self.runs,
+            runs: self.runs.unwrap_or(runs),
+            precision: self.precision,
             warmup: self.warmup,
             seed: self.measured.seed(),
             program: self.program.clone(),
@@ -174,6 +186,11 @@ fn has_placeholder(word: &OsStr) -> bool {
     word.as_bytes().windows(PLACEHOLDER.len()).any(|window| window == PLACEHOLDER.as_bytes())
 }
 
+fn precision(text: &str) -> Result<f64, String> {
+    let fraction = text.parse().ok().filter(|fraction| (0.001..=0.5).contains(fraction));
+    fraction.ok_or_else(|| messages::no_precision().to_string())
+}
+
 /// Parses a regular expression with exactly one capture group.
 fn one_group(text: &str) -> Result<Regex, String> {
     // `^` and `$` match at line ends, because the text searched is the whole output.
@@ -190,8 +207,8 @@ fn one_group(text: &str) -> Result<Regex, String> {
 pub const EXAMPLES: &str = "\
 Each round runs every configuration at every thread count once, in random order,
 so that other programs on the machine disturb all of them alike. Results are
-medians with their median absolute deviation (MAD). A difference counts as real
-if the medians differ by more than twice the sum of their normalised MADs.
+medians with their median absolute deviation. Ratios are taken within rounds,
+with 95 % intervals: a difference is significant if its interval excludes 1.
 Append +confine to a lock to confine its waiting threads to few cores (run
 --confine).
 
@@ -203,6 +220,7 @@ Examples:
   unconvoy compare --threads 1,2,4,8 -- ./bench --threads {threads}
   unconvoy compare --metric 'ops/s: ([0-9.]+)' --plot figure -- ./bench
   unconvoy compare --locks default,server.toml -- ./bench
+  unconvoy compare --threads 8 --precision .02 -- ./bench --threads {threads}
   unconvoy compare --locks libc,default,tpmcs+none -- pigz -k -p {threads} file";
 
 #[cfg(test)]

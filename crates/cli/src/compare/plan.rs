@@ -27,8 +27,11 @@ pub struct Plan {
     pub configurations: Vec<Configuration>,
     /// One row each; a single `None` if the program takes no thread count.
     pub threads: Vec<Option<u32>>,
-    /// Measured rounds.
+    /// Measured rounds, or the most of them with a precision.
     pub runs: u32,
+    /// Measure a thread count until the intervals of its ratios reach at most this fraction to
+    /// each side.
+    pub precision: Option<f64>,
     /// Unrecorded rounds before them.
     pub warmup: u32,
     /// Seed of the order within every round.
@@ -59,6 +62,12 @@ impl Plan {
             Some(threads) => format!("{name}, {}", thread_count(threads)),
             None => name.to_string(),
         }
+    }
+
+    /// Returns the number of runs of a cell for legends: `5 runs`, `up to 40 runs`.
+    pub fn run_count(&self) -> String {
+        let up_to = if self.precision.is_some() { "up to " } else { "" };
+        format!("{up_to}{} runs", self.runs)
     }
 
     /// Returns the configurations' names.
@@ -107,6 +116,7 @@ mod tests {
                 .to_vec(),
             threads: threads.iter().copied().map(Some).collect(),
             runs: 5,
+            precision: None,
             warmup: 1,
             seed: 7,
             program: program.iter().map(OsString::from).collect(),

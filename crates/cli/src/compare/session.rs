@@ -7,6 +7,7 @@ use std::time::Duration;
 use unconvoy_measure::child::Output;
 use unconvoy_measure::export::Destination;
 use unconvoy_measure::rounds::{Order, Rounds, Step, Turn};
+use unconvoy_measure::sequential::LOOKS;
 use unconvoy_measure::transfer;
 
 use super::context::Context;
@@ -18,6 +19,9 @@ use super::summary;
 use super::trial::{End, Runner, Trial};
 use crate::messages::compare as messages;
 use crate::refusal::Refusal;
+
+/// Fewest rounds after which an interval may end the measurement of a thread count.
+const FEWEST_ROUNDS: usize = 8;
 
 /// How a comparison ended.
 #[derive(Debug)]
@@ -90,14 +94,24 @@ impl Session<'_> {
         let mut steps =
             Rounds::new(cells, 0..warmup + runs, seed, Order::ByNumber, HashSet::new(), quiet);
         if !quiet {
-            steps.note(&format!("{} runs, seed {seed}", u64::from(warmup + runs) * cells as u64));
+            let most = if self.plan.precision.is_some() { "at most " } else { "" };
+            let count = u64::from(warmup + runs) * cells as u64;
+            steps.note(&format!("{most}{count} runs, seed {seed}"));
         }
         let mut is_first = true;
+        let mut precise = HashSet::new();
         while let Some(step) = steps.next() {
             let Step::Measure(turn) = step else {
                 self.keep();
+                precise = self.precise_counts();
+                if precise.len() == self.plan.threads.len() {
+                    break;
+                }
                 continue;
             };
+            if precise.contains(&self.plan.cells()[turn.cell].threads) {
+                continue;
+            }
             steps.begin(&self.name(turn));
             match self.measure(turn) {
                 Ok(run) if turn.round >= warmup => self.runs.push(run),
@@ -112,6 +126,21 @@ impl Session<'_> {
             is_first = false;
         }
         Ok(Ending::Complete)
+    }
+
+    /// The thread counts whose ratios need no further run. Decides this at few numbers of rounds:
+    /// an interval that is looked at after every round ends the measurement when it happens to be
+    /// narrow.
+    fn precise_counts(&self) -> HashSet<Option<u32>> {
+        let Some(precision) = self.plan.precision else { return HashSet::new() };
+        let summaries = summary::summarise(&self.plan, &self.runs, self.metric.lower_is_better);
+        let is_precise = |threads: &Option<u32>| {
+            let first = summaries.iter().find(|summary| summary.threads == *threads);
+            first.is_some_and(|first| {
+                first.metric.count >= FEWEST_ROUNDS && LOOKS.contains(&first.metric.count)
+            }) && summary::is_precise(&summaries, *threads, precision)
+        };
+        self.plan.threads.iter().copied().filter(is_precise).collect()
     }
 
     /// Rewrites the record with the runs so far.

@@ -5,6 +5,7 @@ use unconvoy_measure::arguments::thread_count;
 use unconvoy_measure::statistics::{FEWEST_RUNS, Spread};
 
 use super::plan::Plan;
+use super::ratio::Ratio;
 use super::run::Run;
 use crate::messages::compare as messages;
 
@@ -28,23 +29,22 @@ pub struct Summary {
     pub cpu_per_operation_s: Option<Spread>,
     /// Jain's fairness index.
     pub fairness: Option<Spread>,
-    /// How many times as good as the first configuration at the same thread count. Above 1 is
-    /// better, whichever way the metric goes.
-    pub ratio: Option<f64>,
-    /// Whether the difference from the first configuration exceeds the spread.
-    pub differs: Option<bool>,
+    /// How many times as good as the first configuration at the same thread count.
+    #[serde(flatten)]
+    pub ratio: Option<Ratio>,
 }
 
 /// Summarises the runs so far, row by row in the plan's order.
 pub fn summarise(plan: &Plan, runs: &[Run], lower_is_better: bool) -> Vec<Summary> {
     let mut summaries: Vec<Summary> = Vec::new();
     for &threads in &plan.threads {
-        let mut first: Option<Spread> = None;
+        let of_cell = |name: &str| -> Vec<&Run> {
+            let is_of_cell = |run: &&Run| run.threads == threads && run.configuration == name;
+            runs.iter().filter(is_of_cell).collect()
+        };
+        let first = of_cell(&plan.configurations[0].name);
         for (index, configuration) in plan.configurations.iter().enumerate() {
-            let of_cell: Vec<&Run> = runs
-                .iter()
-                .filter(|run| run.threads == threads && run.configuration == configuration.name)
-                .collect();
+            let of_cell = of_cell(&configuration.name);
             let each = |value: fn(&Run) -> f64| Spread::of(of_cell.iter().map(|run| value(run)));
             let some = |value: fn(&Run) -> Option<f64>| {
                 Spread::of(of_cell.iter().filter_map(|run| value(run)))
@@ -54,10 +54,7 @@ pub fn summarise(plan: &Plan, runs: &[Run], lower_is_better: bool) -> Vec<Summar
             else {
                 continue;
             };
-            if index == 0 {
-                first = Some(metric);
-            }
-            let against = first.filter(|_| index > 0);
+            let is_first = index == 0;
             summaries.push(Summary {
                 configuration: configuration.name.clone(),
                 threads,
@@ -66,27 +63,29 @@ pub fn summarise(plan: &Plan, runs: &[Run], lower_is_better: bool) -> Vec<Summar
                 cpu_s,
                 cpu_per_operation_s: some(Run::cpu_per_operation_s),
                 fairness: some(|run| run.fairness),
-                ratio: against.and_then(|first| ratio(&metric, &first, lower_is_better)),
-                differs: against.map(|first| metric.differs_from(&first)),
+                ratio: (!is_first).then(|| Ratio::of(&of_cell, &first, lower_is_better)).flatten(),
             });
         }
     }
     summaries
 }
 
-/// Returns how many times as good `this` is; `None` if the quotient is not finite.
-fn ratio(this: &Spread, first: &Spread, lower_is_better: bool) -> Option<f64> {
-    let (above, below) =
-        if lower_is_better { (first.median, this.median) } else { (this.median, first.median) };
-    (below != 0.0).then(|| above / below).filter(|ratio| ratio.is_finite())
+/// Whether the ratios of all configurations at a thread count are known to `precision`.
+pub fn is_precise(summaries: &[Summary], threads: Option<u32>, precision: f64) -> bool {
+    let ratios: Vec<Ratio> = summaries
+        .iter()
+        .filter(|summary| summary.threads == threads)
+        .filter_map(|summary| summary.ratio)
+        .collect();
+    !ratios.is_empty() && ratios.iter().all(|ratio| ratio.is_within(precision))
 }
 
 /// States in one sentence what was gained or lost against the first configuration, and where.
 pub fn conclude(plan: &Plan, summaries: &[Summary]) -> String {
     let first = &plan.configurations[0].name;
-    let mut compared: Vec<(&Summary, f64)> =
+    let mut compared: Vec<(&Summary, Ratio)> =
         summaries.iter().filter_map(|summary| Some((summary, summary.ratio?))).collect();
-    compared.sort_by(|a, b| a.1.total_cmp(&b.1));
+    compared.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
     let (Some(worst), Some(best)) = (compared.first(), compared.last()) else {
         return match plan.configurations.len() {
             _ if summaries.is_empty() => "No run finished.".to_string(),
@@ -94,39 +93,23 @@ pub fn conclude(plan: &Plan, summaries: &[Summary]) -> String {
             _ => format!("Too few runs finished to compare anything with {first}."),
         };
     };
-    let is_real = compared.iter().any(|(summary, _)| summary.differs == Some(true));
     let cells = match compared.len() {
-        1 => place(best, is_real),
-        _ => format!("at best {}, at worst {}", place(best, is_real), place(worst, is_real)),
+        1 => place(best),
+        _ => format!("at best {}, at worst {}", place(best), place(worst)),
     };
-    if is_real {
+    if compared.iter().any(|(_, ratio)| ratio.differs) {
         format!("Against {first}: {cells}.")
     } else {
-        format!("No difference from {first} exceeds the spread: {cells}.")
+        format!("No difference from {first} is significant: {cells}.")
     }
 }
 
-/// `default 1.42x at 8 threads (beyond the spread)`.
-fn place((summary, ratio): &(&Summary, f64), with_certainty: bool) -> String {
+/// `default 1.42x (1.31 to 1.55) at 8 threads`.
+fn place((summary, ratio): &(&Summary, Ratio)) -> String {
     let at = summary
         .threads
         .map_or_else(String::new, |threads| format!(" at {}", thread_count(threads)));
-    let certainty = match summary.differs {
-        _ if !with_certainty => "",
-        Some(true) => " (beyond the spread)",
-        _ => " (within the spread)",
-    };
-    format!("{} {}{at}{certainty}", summary.configuration, times(*ratio))
-}
-
-/// Formats a ratio with three significant digits or so.
-pub fn times(ratio: f64) -> String {
-    match ratio {
-        r if r >= 100.0 => format!("{r:.0}x"),
-        r if r >= 10.0 => format!("{r:.1}x"),
-        r if r < 0.1 => format!("{r:.3}x"),
-        r => format!("{r:.2}x"),
-    }
+    format!("{} {}{at}", summary.configuration, ratio.text())
 }
 
 /// Returns the causes of doubt about the figures, each with its remedy.
@@ -162,6 +145,7 @@ mod tests {
             configurations: ["libc", "default"].map(|c| Configuration::parse(c).unwrap()).to_vec(),
             threads: vec![Some(1), Some(8)],
             runs: 3,
+            precision: None,
             warmup: 0,
             seed: 1,
             program: vec!["p".into()],
@@ -195,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn ratio_above_one_is_better_in_either_direction() {
+    fn summary_has_ratio_to_first_configuration_only() {
         let runs = runs(&[("libc", 8, [2.0, 2.0, 2.0]), ("default", 8, [4.0, 4.1, 4.0])]);
-        let higher = summarise(&plan(), &runs, false);
-        assert_eq!(higher.len(), 2, "one-thread cells without runs have no summary");
-        assert_eq!((higher[0].ratio, higher[0].differs), (None, None));
-        assert_eq!((higher[1].ratio, higher[1].differs), (Some(2.0), Some(true)));
-        assert_eq!(summarise(&plan(), &runs, true)[1].ratio, Some(0.5));
-        assert_eq!(higher[1].cpu_per_operation_s.unwrap().median, 0.001);
+        let summaries = summarise(&plan(), &runs, false);
+        assert_eq!(summaries.len(), 2, "one-thread cells without runs have no summary");
+        assert!(summaries[0].ratio.is_none() && summaries[1].ratio.unwrap().differs);
+        assert_eq!(summaries[1].cpu_per_operation_s.unwrap().median, 0.001);
+        let rows = serde_json::to_value(&summaries).unwrap();
+        assert!(rows[0].get("ratio").is_none() && rows[1]["ratio"].is_f64(), "{rows}");
     }
 
     #[test]
@@ -215,16 +199,18 @@ mod tests {
         ]);
         assert_eq!(
             conclude(&plan(), &summarise(&plan(), &runs, false)),
-            "Against libc: at best default 2.00x at 8 threads (beyond the spread), \
-             at worst default 0.99x at 1 thread (within the spread)."
+            "Against libc: at best default 2.02x (1.95 to 2.09) at 8 threads, at worst default \
+             1.00x (0.97 to 1.03) at 1 thread."
         );
     }
 
     #[test]
-    fn conclusion_within_spread_reports_no_difference() {
-        let runs = runs(&[("libc", 8, [1.0, 2.0, 3.0]), ("default", 8, [1.5, 2.5, 3.5])]);
+    fn conclusion_without_significant_difference_says_so() {
+        let runs = runs(&[("libc", 8, [1.0, 2.0, 3.0]), ("default", 8, [1.5, 2.5, 2.8])]);
         let summaries = summarise(&plan(), &runs, false);
-        assert!(conclude(&plan(), &summaries).starts_with("No difference from libc"));
+        assert!(
+            conclude(&plan(), &summaries).starts_with("No difference from libc is significant")
+        );
         assert!(warnings(&plan(), &summaries)[0].contains("raise --runs"));
     }
 
@@ -234,6 +220,18 @@ mod tests {
         let half = summarise(&plan(), &runs(&[("libc", 8, [1.0; 3])]), false);
         assert!(conclude(&plan(), &half).contains("Too few runs"));
         let zero = runs(&[("libc", 8, [0.0; 3]), ("default", 8, [1.0; 3])]);
-        assert_eq!(summarise(&plan(), &zero, false)[1].ratio, None);
+        assert!(conclude(&plan(), &summarise(&plan(), &zero, false)).contains("Too few runs"));
+    }
+
+    #[test]
+    fn counts_are_precise_once_all_their_ratios_are() {
+        let runs = runs(&[
+            ("libc", 1, [10.0, 10.5, 9.5]),
+            ("default", 1, [9.9, 10.4, 9.6]),
+            ("libc", 8, [2.0, 2.0, 2.0]),
+        ]);
+        let summaries = summarise(&plan(), &runs, false);
+        assert!(is_precise(&summaries, Some(1), 0.03) && !is_precise(&summaries, Some(1), 0.01));
+        assert!(!is_precise(&summaries, Some(8), 0.5), "the default has no run");
     }
 }

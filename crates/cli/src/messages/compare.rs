@@ -31,6 +31,14 @@ pub(crate) fn duplicate_value(option: &str, value: impl Display) -> String {
     format!("{option} lists {value} twice")
 }
 
+pub(crate) fn no_precision() -> &'static str {
+    "expected a fraction from .001 to .5, such as .015"
+}
+
+pub(crate) fn precision_of_one() -> &'static str {
+    "--precision is about ratios: name two or more --locks"
+}
+
 pub(crate) fn threads_without_placeholder(placeholder: &str) -> String {
     format!(
         "--threads has no effect without {placeholder}: write it where PROGRAM takes the thread \
@@ -75,7 +83,7 @@ pub(crate) fn machine_is_loaded(load: f64, processors: u32) -> String {
 
 pub(crate) fn too_few_runs(runs: u32, fewest: usize) -> String {
     format!(
-        "{runs} runs per cell show no spread, so no difference counts as real: use --runs {fewest} \
+        "{runs} runs per cell show no spread, so no difference is significant: use --runs {fewest} \
          or more"
     )
 }
@@ -117,6 +125,8 @@ pub(crate) fn samples() -> Vec<String> {
         libc_has_no_special_set().into(),
         unknown_lock("mutex", "  locks: loiter, tpmcs"),
         unknown_load_manager("sleep", "  load managers: control, none"),
+        no_precision().into(),
+        precision_of_one().into(),
         lock_not_available("elided", "the processor commits no transactions"),
         nothing_to_draw().into(),
         nothing_to_list().into(),

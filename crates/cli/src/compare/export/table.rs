@@ -6,12 +6,12 @@ use unconvoy_measure::statistics::Spread;
 
 use super::super::configuration::Configuration;
 use super::super::record::Record;
-use super::super::summary::{Summary, times};
+use super::super::summary::Summary;
 
 /// Number of configurations side by side if the width of standard output is unknown.
 const SIDE_BY_SIDE: usize = 3;
 /// Approximate width of one configuration's columns.
-const COLUMNS_WIDTH: usize = 42;
+const COLUMNS_WIDTH: usize = 58;
 /// Approximate width of the thread counts' column.
 const THREADS_WIDTH: usize = 11;
 
@@ -104,22 +104,24 @@ fn cpu(summary: &Summary) -> String {
 }
 
 fn ratio(summary: &Summary) -> String {
-    match (summary.ratio, summary.differs) {
-        (Some(ratio), Some(true)) => times(ratio),
-        (Some(ratio), _) => format!("~ {}", times(ratio)),
-        (None, _) => none(),
+    match summary.ratio {
+        Some(ratio) if ratio.differs => ratio.text(),
+        Some(ratio) => format!("~ {}", ratio.text()),
+        None => none(),
     }
 }
 
 fn legend(record: &Record) -> String {
     let better = if record.metric.lower_is_better { "lower" } else { "higher" };
-    let runs = record.plan.runs;
+    let runs = record.plan.run_count();
     let mut text = format!(
-        "{}: median of {runs} runs ± median absolute deviation, {better} is better",
+        "{}: median of {runs} ± median absolute deviation, {better} is better",
         record.metric.name
     );
     if record.plan.configurations.len() > 1 {
-        text.push_str("; ratios above 1 are better, ~ is within the spread");
+        text.push_str(
+            "\nratios: within rounds, with 95 % intervals; above 1 is better, ~ includes 1",
+        );
     }
     text
 }

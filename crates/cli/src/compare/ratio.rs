@@ -1,0 +1,140 @@
+//! The ratio of a configuration to the first one, with an interval. Pure.
+//!
+//! A ratio compares two runs of the same round, which share the machine's drift. Its interval is
+//! therefore narrower than the spread of the runs suggests.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use unconvoy_measure::sequential::{Interval, centre};
+use unconvoy_measure::statistics::FEWEST_RUNS;
+
+use super::run::Run;
+
+/// Probability that an interval misses the true ratio.
+const ERROR_RATE: f64 = 0.05;
+
+/// How many times as good one configuration is as the first. Above 1 is better, whichever way the
+/// metric goes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Ratio {
+    /// The centre of the ratios within rounds.
+    pub ratio: f64,
+    /// Lower end of the 95 % interval; `None` with one round.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+    /// Whether the interval excludes 1. Always false with fewer than [`FEWEST_RUNS`] rounds.
+    pub differs: bool,
+}
+
+impl Ratio {
+    /// Compares the runs of one thread count. Leaves out rounds in which a metric is not positive;
+    /// `None` if no round is left.
+    pub fn of(these: &[&Run], first: &[&Run], lower_is_better: bool) -> Option<Self> {
+        let first: HashMap<u32, f64> = first.iter().map(|run| (run.round, run.metric)).collect();
+        let logarithm = |run: &&Run| {
+            let (this, first) = (run.metric, *first.get(&run.round)?);
+            let ratio = if lower_is_better { first / this } else { this / first };
+            (this > 0.0 && first > 0.0).then(|| ratio.ln()).filter(|it| it.is_finite())
+        };
+        let logarithms: Vec<f64> = these.iter().filter_map(logarithm).collect();
+        let interval = Interval::of(&logarithms, ERROR_RATE);
+        (!logarithms.is_empty()).then(|| Self {
+            ratio: centre(&logarithms).exp(),
+            low: interval.map(|it| it.low.exp()),
+            high: interval.map(|it| it.high.exp()),
+            differs: interval
+                .is_some_and(|it| it.count >= FEWEST_RUNS && (it.low > 0.0 || it.high < 0.0)),
+        })
+    }
+
+    /// Whether the interval reaches at most the fraction `precision` to each side.
+    pub fn is_within(&self, precision: f64) -> bool {
+        let ends = self.low.zip(self.high);
+        ends.is_some_and(|(low, high)| (high / low).ln() / 2.0 <= precision.ln_1p())
+    }
+
+    /// `1.42x (1.31 to 1.55)`.
+    pub fn text(&self) -> String {
+        let ratio = digits(self.ratio);
+        match (self.low, self.high) {
+            (Some(low), Some(high)) => format!("{ratio}x ({} to {})", digits(low), digits(high)),
+            _ => format!("{ratio}x"),
+        }
+    }
+}
+
+/// Formats with three significant digits or so.
+fn digits(ratio: f64) -> String {
+    match ratio {
+        r if r >= 100.0 => format!("{r:.0}"),
+        r if r >= 10.0 => format!("{r:.1}"),
+        r if r < 0.1 => format!("{r:.3}"),
+        r => format!("{r:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(values: &[f64]) -> Vec<Run> {
+        let run = |(round, metric): (u32, f64)| Run {
+            configuration: String::new(),
+            threads: None,
+            round,
+            metric,
+            operations: None,
+            fairness: None,
+            wall_s: 1.0,
+            user_s: 0.0,
+            system_s: 0.0,
+            max_rss_kib: 0,
+            voluntary_switches: 0,
+            involuntary_switches: 0,
+            exit_status: 0,
+            load_average_before: None,
+            transfer_ns: None,
+        };
+        (1..).zip(values.iter().copied()).map(run).collect()
+    }
+
+    fn ratio(these: &[f64], first: &[f64], lower_is_better: bool) -> Option<Ratio> {
+        let (these, first) = (runs(these), runs(first));
+        let [these, first] = [&these, &first].map(|runs| runs.iter().collect::<Vec<_>>());
+        Ratio::of(&these, &first, lower_is_better)
+    }
+
+    #[test]
+    fn ratio_above_one_is_better_in_either_direction() {
+        let [higher, lower] =
+            [false, true].map(|lower| ratio(&[4.0, 4.1, 4.0], &[2.0; 3], lower).unwrap());
+        assert!((higher.ratio * lower.ratio - 1.0).abs() < 1e-9 && higher.ratio > 2.0);
+        assert!(higher.differs && higher.low.unwrap() > 1.9 && lower.high.unwrap() < 0.55);
+    }
+
+    #[test]
+    fn drift_that_both_runs_of_a_round_share_does_not_widen_interval() {
+        let first = [1.0, 2.0, 4.0, 3.0];
+        let these = [1.1, 2.21, 4.39, 3.3];
+        let ratio = ratio(&these, &first, false).unwrap();
+        assert!(ratio.differs && ratio.is_within(0.01) && !ratio.is_within(0.001), "{ratio:?}");
+        assert_eq!(ratio.text(), "1.10x (1.10 to 1.11)");
+    }
+
+    #[test]
+    fn few_rounds_do_not_differ() {
+        let two = ratio(&[2.0, 2.0], &[1.0, 1.0], false).unwrap();
+        assert!(!two.differs && two.low.is_some());
+        let one = ratio(&[2.0], &[1.0], false).unwrap();
+        assert_eq!((one.low, one.differs, one.text()), (None, false, "2.00x".to_string()));
+        assert!(!one.is_within(0.5));
+    }
+
+    #[test]
+    fn rounds_without_positive_metric_do_not_count() {
+        assert_eq!(ratio(&[1.0; 3], &[0.0; 3], false), None);
+        assert_eq!(ratio(&[1.0, 0.0], &[1.0, 2.0], false), ratio(&[1.0], &[1.0], false));
+    }
+}
