@@ -17,7 +17,8 @@
 //! before a waiter is listed until it can no longer be cancelled. Destruction waits until `users`
 //! is 0, and a waiter's last access is the decrement; libc's `wrefs` works the same way. A waiter
 //! that was requeued to a mutex's eventcount does not leave before that mutex is released, and the
-//! destroyer may hold the mutex. So destruction wakes the eventcount.
+//! destroyer may hold the mutex. So destruction wakes the eventcount. It knows only the last one:
+//! the first waiter that is requeued to another wakes those of the eventcount before it.
 //!
 //! **Invariant 4.** In the child of a `fork`, no waiters and no holder of the guard exist. The
 //! first use there sees another `generation` and clears what they left ([`ObjectGeneration`]).
@@ -210,9 +211,22 @@ impl Cond {
         let eventcount = if is_woken { None } else { eventcount_if_owned(mutex) };
         if let Some(eventcount) = eventcount {
             record_requeued(mutex, if by == By::Broadcast { BROADCAST } else { 1 });
-            self.eventcount.store(ptr::from_ref(eventcount).cast_mut(), Relaxed);
+            self.change_eventcount(eventcount);
         }
         waiter.signal(eventcount);
+    }
+
+    /// Records the eventcount that a waiter is about to be requeued to (Invariant 3). The caller
+    /// holds the mutex, and concurrent waiters use the same mutex.
+    fn change_eventcount(&self, eventcount: &AtomicU32) {
+        let eventcount = ptr::from_ref(eventcount).cast_mut();
+        let before = self.eventcount.load(Relaxed);
+        if before != eventcount {
+            self.eventcount.store(eventcount, Relaxed);
+            if !before.is_null() {
+                Native::unpark(before, u32::MAX);
+            }
+        }
     }
 
     /// Ends a wait without a signal. Passes on a signal that arrived meanwhile.

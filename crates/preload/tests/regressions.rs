@@ -69,6 +69,11 @@ fn condition_destroy_waits_for_its_waiters() {
 }
 
 #[test]
+fn condition_destroy_wakes_waiters_of_all_mutexes() {
+    assert_same("second-mutex");
+}
+
+#[test]
 fn asynchronous_cancellation_leaves_no_waiter_listed() {
     // Not compared with glibc: POSIX does not allow a wait to be cancelled asynchronously, and a
     // glibc wait that is cancelled while it holds the condition's internal lock sometimes leaves

@@ -4,6 +4,7 @@
  *   past-deadline          cancellation is pending when a wait with a past deadline starts
  *   cancelled-waiter       a condition is destroyed after a broadcast, while a waiter is cancelled
  *   destroy-waits          a condition is destroyed during a wait that will time out
+ *   second-mutex           a condition is destroyed after signals to waiters with different mutexes
  *   asynchronous           a timed wait is cancelled asynchronously, then its stack is unmapped
  *   constructor OBJECT     dlopen of OBJECT, see constructor.c
  *   no-memory              first contention when no memory can be mapped
@@ -256,6 +257,50 @@ static void destroy_waits(void)
 	munmap(x.cond, 4096);
 	CHECK_VALUE(ETIMEDOUT, puppet_result(&waiter), "the wait times out");
 	puppet_end(&waiter);
+}
+
+/* ---- second-mutex ---- */
+
+struct bound {
+	pthread_mutex_t mutex;
+	pthread_cond_t *cond;
+	atomic_int tid;
+};
+
+static long op_bound_wait(void *bound)
+{
+	struct bound *x = bound;
+	pthread_mutex_lock(&x->mutex);
+	atomic_store(&x->tid, gettid());
+	int error = pthread_cond_wait(x->cond, &x->mutex);
+	pthread_mutex_unlock(&x->mutex);
+	return error;
+}
+
+/* A signal unblocks the only waiter, and with it ends the condition's binding to the waiter's
+ * mutex. Destruction woke only waiters for the mutex of the last signal, and waited for the others
+ * forever. */
+static void second_mutex(void)
+{
+	pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+	struct bound bound[2] = { { PTHREAD_MUTEX_INITIALIZER, &cond, 0 },
+				  { PTHREAD_MUTEX_INITIALIZER, &cond, 0 } };
+	struct puppet waiters[2];
+	for (int i = 0; i < 2; i++) {
+		puppet_start(&waiters[i]);
+		puppet_send(&waiters[i], op_bound_wait, &bound[i]);
+		while (!atomic_load(&bound[i].tid))
+			sleep_ms(1);
+		until_asleep(atomic_load(&bound[i].tid));
+		pthread_mutex_lock(&bound[i].mutex);
+		CHECK(0, pthread_cond_signal(&cond), "signal to waiter %d", i);
+	}
+	CHECK(0, pthread_cond_destroy(&cond), "destroy while both mutexes are held");
+	for (int i = 0; i < 2; i++) {
+		pthread_mutex_unlock(&bound[i].mutex);
+		CHECK_VALUE(0, puppet_result(&waiters[i]), "result of wait %d", i);
+		puppet_end(&waiters[i]);
+	}
 }
 
 /* ---- asynchronous ---- */
@@ -727,7 +772,7 @@ int main(int argc, char **argv)
 	static const struct { const char *name; void (*run)(void); } MODES[] = {
 		{ "ended-owner", ended_owner }, { "past-deadline", past_deadline },
 		{ "cancelled-waiter", cancelled_waiter }, { "destroy-waits", destroy_waits },
-		{ "asynchronous", asynchronous },
+		{ "second-mutex", second_mutex }, { "asynchronous", asynchronous },
 		{ "private-block", private_block }, { "vfork", vfork_waits }, { "setuid",
 									       set_user },
 		{ "other-forks", other_forks }, { "early-handler", early_handler },
