@@ -314,7 +314,7 @@ bench: setup build
 bench-grids: setup build
 	scripts/bench-grids.sh
 
-# Real programs with and without the library, 25 minutes on a quiet machine.
+# Real programs with and without the library, an hour or two on a quiet machine.
 bench-programs: setup build
 	@scripts/setup.sh scripts/packages-programs.txt
 	scripts/bench-programs.sh
