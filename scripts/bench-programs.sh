@@ -44,7 +44,10 @@ for name in "$@"; do
 	what=$(sed -n '2,/^[^#]/s/^# //p' "$script" | tr '\n' ' ' |
 		sed 's/\. .*//;s/THREADS/N/g')
 	case $(head -c 400 "$out/$name.json" 2>/dev/null) in
-	*'"complete": true'* | *'"complete":true'*) continue ;;
+	*'"complete": true'*)
+		echo "$out/$name.json is complete; remove it to measure $name again" >&2
+		continue
+		;;
 	esac
 	ready=1
 	for count in $(echo "$threads" | tr , ' '); do
