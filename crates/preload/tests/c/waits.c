@@ -7,6 +7,7 @@
  *   timed-out        time-outs of some microseconds, after short waits
  *   long-waits       processor time of threads whose waits are long
  *   failed-calls     a futex call that wakes or requeues a sleeping thread fails
+ *   real-time        a waiter times out while it has preempted a signaller of lower priority
  */
 #include "check.h"
 
@@ -391,12 +392,67 @@ static void failed_calls(void)
 	puppet_end(&sleeper);
 }
 
+/* ---- real-time ------------------------------------------------------------------------------- */
+
+static atomic_bool signals_over;
+
+static void *signal_until_over(void *cond)
+{
+	while (!atomic_load(&signals_over))
+		pthread_cond_signal(cond);
+	return NULL;
+}
+
+/* Whether a timed wait takes a tenth of a second of processor time. The kernel stops a thread that
+ * only yields, and so keeps the processor from threads of lower priority, after .95 s. */
+static bool has_long_wait(pthread_cond_t *cond)
+{
+	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	bool found = false;
+	for (int i = 0; i < 30000 && !found; i++) {
+		struct timespec limit = after_ms(CLOCK_THREAD_CPUTIME_ID, 100);
+		struct timespec deadline = after_ms(CLOCK_MONOTONIC, 0);
+		deadline.tv_nsec += i % 300 * 100;
+		deadline.tv_sec += deadline.tv_nsec / 1000000000;
+		deadline.tv_nsec %= 1000000000;
+		pthread_mutex_lock(&mutex);
+		pthread_cond_clockwait(cond, &mutex, CLOCK_MONOTONIC, &deadline);
+		pthread_mutex_unlock(&mutex);
+		found = reached(CLOCK_THREAD_CPUTIME_ID, limit);
+	}
+	return found;
+}
+
+/* Some of the waits end between the two steps of a signal, and wait for its second step. */
+static void real_time(void)
+{
+	pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+	struct sched_param usual = { 0 };
+	struct sched_param high = { .sched_priority = sched_get_priority_min(SCHED_FIFO) };
+	pthread_t signaller;
+	cpu_set_t one;
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof one, &one);
+	thread_create(&signaller, NULL, signal_until_over, &cond);
+	if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &high) == 0) {
+		bool found = has_long_wait(&cond);
+		pthread_setschedparam(pthread_self(), SCHED_OTHER, &usual);
+		CHECK_VALUE(true, !found, "no wait keeps the processor from the signaller");
+	} else {
+		printf("skipped: no real-time priority may be set\n");
+	}
+	atomic_store(&signals_over, true);
+	pthread_join(signaller, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } MODES[] = {
 		{ "silent-signals", silent_signals }, { "free-mutex", free_mutex },
 		{ "cancelled", cancelled }, { "timed-out", timed_out },
 		{ "long-waits", long_waits }, { "failed-calls", failed_calls },
+		{ "real-time", real_time },
 	};
 	check_start();
 	for (size_t i = 0; i < LENGTH(MODES); i++) {
