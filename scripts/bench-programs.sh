@@ -1,9 +1,9 @@
 #!/bin/sh
-# Measures real programs with and without unconvoy: interleaved runs until the interval of each ratio
-# is within 1.5 %, or RUNS of each configuration are spent. Takes two hours; an interrupted run
-# continues with the next program. Requires a quiet machine, `make build`, and the packages in
-# scripts/packages-programs.txt. Paths are relative to the repository's root, so that records hold
-# no other path.
+# Measures real programs with and without unconvoy: interleaved runs until the interval of each
+# ratio is within 1.5 %, or RUNS of each configuration are spent. Takes an hour or two; an
+# interrupted run continues with the next program. Requires a quiet machine, `make build`, and the
+# packages in scripts/packages-programs.txt. Paths are relative to the repository's root, so that
+# records hold no other path.
 #
 #   scripts/bench-programs.sh [OUTDIR [NAME...]]   OUTDIR: results (default .bench-programs);
 #                                                  NAME: a script programs/NAME.sh

@@ -133,7 +133,7 @@ print(
 )
 proven = below_limit(probabilities)
 print(
-    f"Below the goal of {LIMIT} with an error rate of {100 * ERROR_RATE:.0f} % for the whole table: "
+    f"Below the goal of {LIMIT}, with an error rate of {100 * ERROR_RATE:.0f} % for the table: "
     f"{', '.join(proven) or 'none'}."
 )
 open_ones = [place for place in lower if place not in proven]

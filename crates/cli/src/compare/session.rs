@@ -130,7 +130,8 @@ impl Session<'_> {
 
     /// The thread counts whose ratios need no further run. Decides this at few numbers of rounds:
     /// an interval that is looked at after every round ends the measurement when it happens to be
-    /// narrow.
+    /// narrow. With these looks it misses the true ratio in 4.7 to 6.5 % of the measurements
+    /// (simulated: normal noise of 1.5 to 6 %, a precision of 1.5 %).
     fn precise_counts(&self) -> HashSet<Option<u32>> {
         let Some(precision) = self.plan.precision else { return HashSet::new() };
         let summaries = summary::summarise(&self.plan, &self.runs, self.metric.lower_is_better);
