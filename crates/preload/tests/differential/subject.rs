@@ -21,6 +21,10 @@ const SPUN: Duration = Duration::from_millis(1);
 /// A deadline passes by then: [`Deadline::Soon`](super::calls::Deadline) is 2 ms.
 const DEADLINE: Duration = Duration::from_millis(4);
 
+/// A waiter under load-triggered backoff may sleep beside a free lock: at most eight times the mean,
+/// which is 1 ms in this test.
+const BACKOFF: Duration = Duration::from_millis(10);
+
 /// How long the states may go without an expected result: longer than the program waits for room
 /// for a thread (`c/room.h`).
 const LIMIT: Duration = Duration::from_secs(90);
@@ -48,6 +52,8 @@ pub struct Subject {
     /// Cancelled threads, not joined yet.
     ended: Vec<usize>,
     states: Vec<State>,
+    /// How long a thread that waits sleeps at least.
+    rest: Duration,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -56,8 +62,9 @@ struct Thread {
     is_busy: bool,
     /// Processor time when its call began, or at the last result of another thread.
     since: Option<Duration>,
-    /// Number of looks at which it slept.
+    /// Number of looks at which it slept, and the time of the first.
     sleeps: usize,
+    asleep: Option<Instant>,
     /// When the deadline of its call will have passed.
     until: Option<Instant>,
 }
@@ -65,13 +72,15 @@ struct Thread {
 impl Subject {
     pub fn start(mut command: Command) -> Result<Self, Failure> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = spawn(&mut command).expect("a process");
+        let backs_off = command.get_envs().any(|it| it.1 == Some("backoff".as_ref()));
+        let rest = if backs_off { BACKOFF } else { Duration::ZERO };
+        let mut child = spawn(command.env("UNCONVOY_BACKOFF_MS", "1")).expect("a process");
         let input = child.stdin.take().expect("a pipe");
         let output = child.stdout.take().expect("a pipe");
         let threads = [Thread::default(); THREADS + 1];
         let states = vec![State::default()];
         let (buffer, ended) = (Vec::new(), Vec::new());
-        let mut subject = Self { child, input, output, buffer, threads, ended, states };
+        let mut subject = Self { child, input, output, buffer, threads, ended, states, rest };
         let deadline = Instant::now() + LIMIT;
         while subject.threads[1..].iter().any(|thread| thread.id == 0) {
             subject.read(Duration::from_millis(1))?;
@@ -136,7 +145,7 @@ impl Subject {
         let called = self.states.iter().map(|state| state.with_call(thread, call));
         self.states = closure(called).into_iter().collect();
         let busy = &mut self.threads[thread];
-        (busy.is_busy, busy.since, busy.sleeps) = (true, None, 0);
+        (busy.is_busy, busy.since, busy.sleeps, busy.asleep) = (true, None, 0, None);
         busy.until = call.is_short().then(|| Instant::now() + DEADLINE);
         if call == Call::Exit {
             busy.id = 0;
@@ -181,8 +190,11 @@ impl Subject {
                 return false;
             }
             if thread.sleeps < 2 {
-                let sleeps = state_of(process, thread.id) == Some('S');
-                thread.sleeps = if sleeps { thread.sleeps + 1 } else { 0 };
+                if state_of(process, thread.id) != Some('S') {
+                    (thread.sleeps, thread.asleep) = (0, None);
+                } else if thread.asleep.get_or_insert_with(Instant::now).elapsed() >= self.rest {
+                    thread.sleeps += 1;
+                }
             }
             let ran = time_of(process, thread.id).saturating_sub(since);
             all &= thread.sleeps >= 2 || ran >= SPUN;
@@ -240,7 +252,7 @@ impl Subject {
                 self.states = closure(with).into_iter().collect();
                 // Other threads may run now: look at them again.
                 for other in self.threads.iter_mut().filter(|other| other.since.is_some()) {
-                    other.sleeps = 0;
+                    (other.sleeps, other.asleep) = (0, None);
                     other.since = Some(time_of(self.child.id(), other.id));
                 }
                 if code == CANCELLED {
