@@ -341,13 +341,13 @@ fn numbers_in_prose_match_their_records() {
     let readme = readme.split_whitespace().collect::<Vec<_>>().join(" ");
     for claim in [
         writes["conclusion"].as_str().unwrap().to_string(),
-        format!("| {:.2} times at 4 threads, {:.2} at 32 |", ratio(4), ratio(32)),
+        format!("| {:.2} times at 8 threads, {:.2} at 32 |", ratio(8), ratio(32)),
         format!(
             "| a ray tracer, 2 to 32 threads | {} times |",
             range("raytrace", &[2, 4, 8, 16, 32])
         ),
         format!(
-            "a connection per thread, 2 to 32 threads | {} times |",
+            "a connection per thread, 2 to 32 threads | {} times ",
             range("sqlite-xeon", &[2, 4, 8, 16, 32])
         ),
         format!(

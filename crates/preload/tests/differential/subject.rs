@@ -21,8 +21,8 @@ const SPUN: Duration = Duration::from_millis(1);
 /// A deadline passes by then: [`Deadline::Soon`](super::calls::Deadline) is 2 ms.
 const DEADLINE: Duration = Duration::from_millis(4);
 
-/// A waiter under load-triggered backoff may sleep beside a free lock: at most eight times the mean,
-/// which is 1 ms in this test.
+/// A waiter under load-triggered backoff may sleep beside a free lock, for at most eight times the
+/// mean, which is 1 ms in this test.
 const BACKOFF: Duration = Duration::from_millis(10);
 
 /// How long the states may go without an expected result: longer than the program waits for room
