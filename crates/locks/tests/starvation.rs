@@ -18,7 +18,7 @@ const THREADS: u64 = 6;
 
 /// Long compared with a waiter's polling, so a few sections suffice.
 const SECTION: Duration = Duration::from_millis(2);
-const SECTIONS: u64 = 600;
+const SECTIONS: u64 = 400;
 
 fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -56,10 +56,9 @@ fn longest_wait<M: RawMutex + Sync>() -> u64 {
 
 /// The sum of the bounds in passive.rs and restrict.rs. A thread is passive for at most the longest
 /// passive time. Then up to [`THREADS`] other threads may watch the lock first. Each watcher leaves
-/// after the longest watch, and then waits at the lock behind at most all other threads. The factor
-/// allows for threads that are due to leave and lack a processor, because of other processes.
+/// after the longest watch, and then waits at the lock behind at most all other threads.
 const LONGEST_WAIT: u64 =
-    2 * (in_sections(LONGEST_PASSIVE_NS) + THREADS * (in_sections(LONGEST_WATCH_NS) + THREADS));
+    in_sections(LONGEST_PASSIVE_NS) + THREADS * (in_sections(LONGEST_WATCH_NS) + THREADS);
 
 const fn in_sections(ns: u64) -> u64 {
     ns.div_ceil(SECTION.as_nanos() as u64)

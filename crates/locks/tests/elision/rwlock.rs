@@ -213,7 +213,7 @@ fn trial_is_decided_although_no_thread_contends() {
     let lock = lock_on(Machine { abort_next: Some(Abort::Hopeless), ..Machine::default() });
     (0..100).for_each(|_| assert!(!section(&lock, Share::Read)));
     MACHINE.set(Machine::default());
-    // A preemption during a trial can decide it against elision, up to a later one.
+    // The second trial comes after some milliseconds, however many sections fit into them.
     let sections = (0..2_000_000).filter(|_| section(&lock, Share::Read));
     let elided = sections.take(401).count();
     assert!(elided > 400, "{elided} elided, but two trials are 512 sections");
