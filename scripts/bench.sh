@@ -27,6 +27,16 @@ for workload in readrandom fillrandom; do
 		target/workloads/leveldb_bench --workload "$workload" --threads '{threads}' --seconds 1 \
 		>"$out/leveldb-$workload.txt"
 done
+# The longest wait for sections that are longer than waiters poll.
+for section in 100000 500000 2000000 '2000000 --blocked'; do
+	name=$(echo "wait-$section" | tr -d ' ')
+	# shellcheck disable=SC2086 # an option and a flag
+	"$unconvoy" compare --locks libc,default --threads 2,8,32 --runs 8 \
+		--title "Sections of $section ns" \
+		--metric '^max_ns ([0-9]+)$' --lower-is-better --ops '^ops ([0-9]+)$' \
+		--fairness '^jain ([0-9.]+)$' --json "$out/$name.json" -- target/workloads/counter \
+		--seconds 1 --latency --threads '{threads}' --cs $section >"$out/$name.txt"
+done
 "$unconvoy" compare --locks libc,default --threads 1,2,4,8,16,32 --runs 5 \
 	--title "SPLASH-2-style ray tracer" \
 	--metric '^seconds ([0-9.]+)$' --lower-is-better --ops '^ops ([0-9]+)$' \

@@ -2,8 +2,8 @@
  * One lock, taken by every thread in a loop: saturated, or with --think below saturation.
  *
  * The critical section increments --lines counters, each on its own cache line, and then holds the
- * lock for --cs nanoseconds. At the end each counter must equal the sum of all threads' operations;
- * otherwise the lock let two threads in.
+ * lock for --cs nanoseconds, or sleeps for as long (--blocked). At the end each counter must equal
+ * the sum of all threads' operations; otherwise the lock let two threads in.
  */
 #include "lock_kind.h"
 #include "preemption.h"
@@ -22,6 +22,7 @@ struct shared {
 	long line_count;
 	enum lock_kind kind;
 	bool checkpoint;
+	struct timespec blocked; /* zero without --blocked */
 	struct window window;
 };
 
@@ -51,7 +52,9 @@ __attribute__((always_inline)) static inline void work(enum lock_kind kind, stru
 			else
 				lines[i].counter = lines[i].counter + 1;
 		}
-		if (shared->cs_ticks)
+		if (shared->blocked.tv_sec || shared->blocked.tv_nsec)
+			nanosleep(&shared->blocked, NULL);
+		else if (shared->cs_ticks)
 			delay_ticks(shared->cs_ticks);
 		uint64_t end = self->preemptions ? ticks() : 0;
 		any_lock_release(&shared->lock, kind);
@@ -98,12 +101,13 @@ int main(int argc, char **argv)
 	long threads = 2, lines = 1;
 	double seconds = 2, cs_ns = 100, think_ns = 0;
 	const char *kind = "normal";
-	bool latency = false, preemptions = false, checkpoint = false;
+	bool blocked = false, latency = false, preemptions = false, checkpoint = false;
 	const struct option_row rows[] = {
 		{ "threads", "N", OPTION_COUNT, &threads, 1, 4096, "threads that take the lock" },
 		{ "seconds", "S", OPTION_REAL, &seconds, 0.01, 3600, "length of the measured window" },
 		{ "lines", "N", OPTION_COUNT, &lines, 1, MAX_LINES, "cache lines written inside the lock" },
 		{ "cs", "NS", OPTION_REAL, &cs_ns, 0, 1e9, "nanoseconds inside the lock" },
+		{ "blocked", NULL, OPTION_FLAG, &blocked, 0, 0, "sleep inside the lock" },
 		{ "think", "NS", OPTION_REAL, &think_ns, 0, 1e9, "nanoseconds between two acquisitions" },
 		{ "kind", "KIND", OPTION_TEXT, &kind, 0, 0, LOCK_KIND_HELP },
 		CHECKPOINT_OPTION(&checkpoint),
@@ -121,6 +125,8 @@ int main(int argc, char **argv)
 	shared->kind =
 		(enum lock_kind)parse_choice(&program, "kind", kind, lock_kind_names, KIND_COUNT);
 	shared->cs_ticks = (uint64_t)(cs_ns * ticks_per_ns);
+	if (blocked)
+		shared->blocked = (struct timespec){ (long)cs_ns / 1000000000, (long)cs_ns % 1000000000 };
 	shared->think_ticks = (uint64_t)(think_ns * ticks_per_ns);
 	shared->line_count = lines;
 	shared->checkpoint = checkpoint;

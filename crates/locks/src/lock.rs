@@ -2,6 +2,7 @@
 
 mod spent;
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::contention::Contention;
@@ -102,8 +103,8 @@ fn wait<P: Process, L: LoadManager>(
     // its children notice. Locks without a queue read the generation nowhere else.
     P::generation();
     let process = P::context();
-    let wait = Wait { process, eventcount, lock, deadline };
     let begin = P::now();
+    let wait = Wait { process, eventcount, lock, deadline, begin, has_parked: Cell::new(false) };
     let mut waiter = L::begin_wait(&wait, begin);
     let mut spent = Spent::begin(process, begin);
     let mut sample = Sample(process.sample_at());
@@ -175,6 +176,14 @@ impl<P: Primitive, C: Contention> WaitedLock for WaitedMutex<'_, P, C> {
         self.state.set_parked_bit()
     }
 
+    fn reserve(&self) {
+        self.state.reserve();
+    }
+
+    fn take_reserved(&self) -> bool {
+        self.state.take_reserved()
+    }
+
     fn has_contender(&self) -> bool {
         self.state.has_contender()
     }
@@ -217,7 +226,16 @@ pub fn acquire<P: Process, C: Contention, L: LoadManager>(
     deadline: Option<u64>,
 ) -> Acquired {
     let lock = WaitedMutex { state, account };
-    wait::<P, L>(eventcount, &lock, deadline, |query| state.attempt(query))
+    let was_parked = is_requeued_at(P::context().thread_state(), eventcount);
+    wait::<P, L>(eventcount, &lock, deadline, |query| {
+        let takes = was_parked && state.take_reserved();
+        if takes { Outcome::Acquired } else { state.attempt(query) }
+    })
+}
+
+/// Whether the thread has requeued waiters to the eventcount, or was woken as one of them.
+fn is_requeued_at<P: Primitive>(state: ThreadState, eventcount: &Eventcount<P>) -> bool {
+    state.requeued_at == core::ptr::from_ref(eventcount).addr()
 }
 
 /// Records that the calling thread releases a lock with parked waiters and has no pending wake-up
@@ -235,7 +253,7 @@ fn record_wake<P: Process>(eventcount: &Eventcount<P>) -> u32 {
     let process = P::context();
     let last_wake = P::now();
     let state = process.thread_state();
-    let are_requeued = state.requeued_at == core::ptr::from_ref(eventcount).addr();
+    let are_requeued = is_requeued_at(state, eventcount);
     let woken = ThreadState { pending_wake_until: 0, last_wake, ..state };
     if !are_requeued {
         process.set_thread_state(woken);

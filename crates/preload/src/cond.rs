@@ -308,7 +308,9 @@ impl Wait<'_> {
             recorded.end();
         }
         cond.leave();
-        if node.signalled_at().is_some() && !node.is_requeued() {
+        if node.is_requeued() {
+            record_requeued(mutex, 0);
+        } else if node.signalled_at().is_some() {
             give_way(mutex);
         }
         // This thread held the mutex, so locking fails only for a robust mutex; POSIX reports that
@@ -318,7 +320,6 @@ impl Wait<'_> {
             in_use.end();
             if node.is_requeued() {
                 restore_parked_bit(mutex);
-                record_requeued(mutex, 0);
             }
         }
         if locked != 0 { locked } else { result }

@@ -173,6 +173,18 @@ unsafe impl<P: NodeMemory> Contention for Elided<P> {
         self.lock.set_parked_bit()
     }
 
+    fn reserve(&self) {
+        self.lock.reserve();
+    }
+
+    fn take_reserved(&self) -> bool {
+        let held = self.lock.take_reserved();
+        if held {
+            self.record_locked(self.learnt());
+        }
+        held
+    }
+
     fn is_locked(&self) -> bool {
         self.refuse_in_transaction();
         self.lock.is_locked()

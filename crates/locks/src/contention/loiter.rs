@@ -13,14 +13,16 @@
 //! ```
 //!
 //! Unfairness is bounded: after `BARGING_BOUND_NS` the standby raises `demand`, and arrivals
-//! leave the word to it.
+//! leave the word to it. A parked waiter that others [overtake](crate::load::Wait::park) has the
+//! next release reserve the word for the waiter that it wakes.
 //!
-//! | word held | demand | meaning |
+//! | word | demand | meaning |
 //! | --- | --- | --- |
-//! | 0 | 0 | free for any thread |
-//! | 1 | 0 | held; the next arrival may overtake the standby |
-//! | 1 | 1 | held; the standby is next |
-//! | 0 | 1 | reserved for the standby, for up to `OVERRULE_NS` |
+//! | free | 0 | free for any thread |
+//! | held | 0 | held; the next arrival may overtake the standby |
+//! | held | 1 | held; the standby is next |
+//! | free | 1 | left to the standby, for up to `OVERRULE_NS` |
+//! | reserved | | left to a waiter that was parked, for up to `WAKING_NS` |
 //!
 //! A waiter does not take every free word. A thread that takes a lock every 200 ns is faster alone
 //! than two such threads together, because each change of owner moves lines that the sections need.
@@ -32,8 +34,8 @@
 //! **Invariant 1.** Mutual exclusion rests on the word alone: a compare-and-swap changes it from
 //! free to held, and only the holder changes it back.
 //!
-//! **Invariant 2.** `demand` and `WATCHED` are advice, respected for a bounded time. So a standby
-//! that was preempted, or that a `fork` left behind, blocks no other thread.
+//! **Invariant 2.** `demand`, `WATCHED` and a reservation are advice, respected for a bounded time.
+//! So a waiter that was preempted, or that a `fork` left behind, blocks no other thread.
 //!
 //! **Invariant 3.** Every waiter checks the word periodically, and takes it when it stays free. A
 //! queued waiter also replaces a standby that does not run. So the queue affects speed only: no
@@ -74,6 +76,9 @@ const BARGING_BOUND_NS: u64 = 100_000;
 /// How long a free word stays reserved for a standby that demands it.
 const OVERRULE_NS: u64 = 2_000;
 
+/// How long a free word stays reserved for a waiter that was parked: longer than most wake-ups take.
+const WAKING_NS: u64 = 100_000;
+
 /// Acquisitions are rapid if this is the mean time between them or less: not much more than the
 /// time for which a change of owner stops both threads.
 const RAPID_NS: u64 = 250;
@@ -106,10 +111,19 @@ pub struct Loiter<P: NodeMemory> {
     inner: Queue<P, TimePublished>,
 }
 
-/// The time since which a waiter has seen the word free but reserved for the standby.
+/// The time since which a waiter has seen the word free but left to another waiter.
 #[derive(Default)]
 struct Overrule {
     free_since: Cell<Option<u64>>,
+}
+
+impl Overrule {
+    /// Whether the word has been free for `limit` nanoseconds.
+    fn is_due(&self, now: u64, limit: u64) -> bool {
+        let since = self.free_since.get().unwrap_or(now);
+        self.free_since.set(Some(since));
+        now - since >= limit
+    }
 }
 
 /// A waiter's count of the lock's acquisitions.
@@ -178,22 +192,36 @@ impl<P: NodeMemory> Loiter<P> {
         self.word.is_free()
     }
 
-    /// Takes the word unless it is held or reserved for the standby.
+    /// Takes the word unless it is held or left to another waiter.
     fn barge(&self, overrule: &Overrule, now: u64) -> bool {
+        let is_demanded = self.is_demanded();
+        let taken = self.take_free(overrule, if is_demanded { OVERRULE_NS } else { 0 }, now);
+        if taken && is_demanded {
+            // The standby is not running (Invariant 2); when it runs, it raises `demand` again.
+            self.advise(DEMAND, false);
+        }
+        taken
+    }
+
+    /// Takes the word once it has been free for `limit` nanoseconds, and longer if it is reserved.
+    fn take_free(&self, overrule: &Overrule, limit: u64, now: u64) -> bool {
         if !self.word.is_free() {
             overrule.free_since.set(None);
             return false;
         }
-        if self.is_demanded() {
-            let since = overrule.free_since.get().unwrap_or(now);
-            overrule.free_since.set(Some(since));
-            if now - since < OVERRULE_NS {
-                return false;
-            }
-            // The standby is not running (Invariant 2); when it runs, it raises `demand` again.
-            self.advise(DEMAND, false);
+        let limit = if self.word.is_reserved() { WAKING_NS } else { limit };
+        (limit == 0 || overrule.is_due(now, limit)) && self.try_lock()
+    }
+
+    /// Asks the load manager. While the word is reserved, yields instead: the waiter that it is
+    /// reserved for may have been woken on this processor, and a waiter that left would take the
+    /// word.
+    fn ask(&self, turn: &mut impl Turn, now: u64) -> Verdict {
+        if !self.word.is_reserved() {
+            return turn.turn(now);
         }
-        self.try_lock()
+        P::yield_now();
+        Verdict::Spin
     }
 
     /// Begins to watch the lock, if this wait should and acquisitions are counted.
@@ -233,7 +261,7 @@ impl<P: NodeMemory> Loiter<P> {
             if !self.stays_away(watch, now, turn) && self.barge(&overrule, now) {
                 return Some(Outcome::Acquired);
             }
-            if turn.turn(now) == Verdict::Leave {
+            if self.ask(turn, now) == Verdict::Leave {
                 return Some(Outcome::Abandoned);
             }
             backoff.wait::<P>();
@@ -246,13 +274,14 @@ impl<P: NodeMemory> Loiter<P> {
     fn stand_by(&self, since: u64, mut watch: Option<Watch>, turn: &mut impl Turn) -> Outcome {
         let mut backoff = Backoff::new(STANDBY_BACKOFF_NS.0, STANDBY_BACKOFF_NS.1, since);
         let mut demanded = false;
+        let overrule = Overrule::default();
         let outcome = loop {
             let now = P::now();
             let stays_away = !demanded && self.stays_away(&mut watch, now, turn);
-            if !stays_away && self.word.is_free() && self.try_lock() {
+            if !stays_away && self.take_free(&overrule, 0, now) {
                 break Outcome::Acquired;
             }
-            if turn.turn(now) == Verdict::Leave {
+            if self.ask(turn, now) == Verdict::Leave {
                 break Outcome::Abandoned;
             }
             if now - since > BARGING_BOUND_NS {
@@ -279,12 +308,12 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
 
     #[inline]
     fn try_lock(&self) -> bool {
-        self.word.try_lock()
+        self.word.try_lock() || self.word.take_reserved()
     }
 
     #[inline]
     fn try_lock_without_barging(&self) -> bool {
-        !self.is_demanded() && self.try_lock()
+        !self.is_demanded() && self.word.try_lock()
     }
 
     fn attempt(&self, turn: &mut impl Turn) -> Outcome {
@@ -308,7 +337,10 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
                 }
                 standby_is_absent.set(now - joined > ABSENT_STANDBY_NS && !self.is_demanded());
             }
-            if barged.get() || standby_is_absent.get() { Verdict::Leave } else { turn.turn(now) }
+            if barged.get() || standby_is_absent.get() {
+                return Verdict::Leave;
+            }
+            self.ask(turn, now)
         };
         // The queue is held only within this function, and no thread forks inside it.
         let result = self.inner.join(&mut waiting, &core::ptr::null_mut);
@@ -329,6 +361,14 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
 
     by_its_word!();
 
+    fn reserve(&self) {
+        self.word.reserve();
+    }
+
+    fn take_reserved(&self) -> bool {
+        self.word.take_reserved()
+    }
+
     fn has_contender(&self) -> bool {
         !self.inner.is_empty()
     }
@@ -344,84 +384,4 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::primitive::{Clock, Native};
-
-    #[test]
-    fn arrival_polls_before_it_queues() {
-        let lock = Loiter::<Native>::unlocked();
-        assert!(lock.try_lock());
-        let outcome = lock.attempt(&mut |_| {
-            assert!(!lock.has_contender(), "an empty queue");
-            Verdict::Leave
-        });
-        assert_eq!(outcome, Outcome::Abandoned);
-    }
-
-    /// A waiter's turns, beside an owner that takes the lock once in so many nanoseconds; 0: never.
-    struct BesideOwner(u64);
-
-    impl Turn for BesideOwner {
-        fn turn(&mut self, _: u64) -> Verdict {
-            Verdict::Spin
-        }
-
-        fn acquisitions(&self) -> Option<u32> {
-            Some(Native::now().checked_div(self.0).unwrap_or(0) as u32)
-        }
-    }
-
-    #[test]
-    fn waiter_leaves_a_rapid_lock_to_its_owner_for_a_bounded_time() {
-        let lock = Loiter::<Native>::unlocked();
-        lock.watch();
-        let begin = Native::now();
-        assert_eq!(lock.attempt(&mut BesideOwner(RAPID_NS / 5)), Outcome::Acquired);
-        assert!(Native::now() - begin >= BARGING_BOUND_NS);
-        assert!(lock.is_watched() && !lock.is_demanded() && !lock.has_contender());
-    }
-
-    #[test]
-    fn waiter_takes_a_lock_whose_owner_is_gone() {
-        let lock = Loiter::<Native>::unlocked();
-        lock.watch();
-        assert_eq!(lock.attempt(&mut BesideOwner(0)), Outcome::Acquired);
-        assert_eq!(lock.advice.load(Relaxed), 0);
-    }
-
-    #[test]
-    fn one_in_many_waits_begins_to_watch() {
-        let lock = Loiter::<Native>::unlocked();
-        let turn = BesideOwner(0);
-        let watches = (0..10 * WATCHED_WAITS).filter(|&now| {
-            lock.advise(WATCHED, false);
-            lock.begin_watch(now, &turn).is_some()
-        });
-        assert_eq!(watches.count(), 10);
-        assert!(lock.begin_watch(0, &|_: u64| Verdict::Spin).is_none(), "nothing is counted");
-    }
-
-    #[test]
-    fn advice_of_a_lock_built_on_this_one_leaves_this_ones_alone() {
-        let lock = Loiter::<Native>::unlocked();
-        lock.watch();
-        lock.set_advice(u32::MAX >> ADVICE_BITS);
-        lock.advise(DEMAND, true);
-        lock.advise(WATCHED, false);
-        assert!(lock.advice() == u32::MAX >> ADVICE_BITS && lock.is_demanded());
-        lock.set_advice(0);
-        assert_eq!(lock.advice.load(Relaxed), DEMAND);
-    }
-
-    #[test]
-    fn reserved_word_is_left_to_the_standby_for_a_bounded_time() {
-        let lock = Loiter::<Native>::unlocked();
-        let overrule = Overrule::default();
-        lock.advise(DEMAND, true);
-        assert!(!lock.try_lock_without_barging());
-        assert!(!lock.barge(&overrule, 1000) && !lock.barge(&overrule, 999 + OVERRULE_NS));
-        assert!(lock.barge(&overrule, 1000 + OVERRULE_NS));
-        assert!(lock.is_locked() && !lock.is_demanded());
-    }
-}
+mod tests;

@@ -187,6 +187,15 @@ pub unsafe trait Contention: Send + Sync {
     /// is free.
     fn set_parked_bit(&self) -> bool;
 
+    /// Has the release of a held lock reserve it for a parked waiter, for a bounded time. Most
+    /// algorithms do not.
+    fn reserve(&self) {}
+
+    /// Acquires the lock if it is reserved. For a thread that was parked.
+    fn take_reserved(&self) -> bool {
+        false
+    }
+
     /// Whether any thread holds the lock at this moment. The result may be stale on return.
     fn is_locked(&self) -> bool;
 

@@ -1,10 +1,14 @@
-//! The lock word of the algorithms that need no other state: a held bit and the parked bit.
+//! The lock word of the algorithms that need no other state: a held bit, the parked bit, and a bit
+//! that asks for a reservation.
 //!
 //! | word | meaning |
 //! | --- | --- |
 //! | `FREE` | no holder |
 //! | `HELD` | held |
 //! | `HELD + PARKED` | held, and the release must wake a parked waiter |
+//! | `HELD + RESERVED` | held; the release reserves the lock, and wakes nobody |
+//! | `HELD + PARKED + RESERVED` | held; the release reserves the lock for the waiter it wakes |
+//! | `RESERVED` | no holder, reserved for a waiter that was parked |
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -13,6 +17,7 @@ use crate::primitive::{Atomic, AtomicInt, Primitive};
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const PARKED: u32 = 2;
+const RESERVED: u32 = 4;
 
 /// A lock word. The methods mirror those of [`Contention`](super::Contention).
 #[repr(transparent)]
@@ -23,14 +28,34 @@ impl<P: Primitive> Word<P> {
         Word(P::U32::new(FREE))
     }
 
+    /// Whether the lock has no holder.
     #[inline]
     pub(super) fn is_free(&self) -> bool {
-        self.0.load(Relaxed) == FREE
+        self.0.load(Relaxed) & HELD == 0
     }
 
+    /// Whether the lock has no holder and is reserved.
+    #[inline]
+    pub(super) fn is_reserved(&self) -> bool {
+        self.0.load(Relaxed) == RESERVED
+    }
+
+    /// Acquires the lock if it is free and not reserved.
     #[inline]
     pub(super) fn try_lock(&self) -> bool {
         self.0.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+    }
+
+    /// Acquires the lock if it is reserved.
+    #[cold]
+    pub(super) fn take_reserved(&self) -> bool {
+        self.is_reserved() && self.0.compare_exchange(RESERVED, HELD, Acquire, Relaxed).is_ok()
+    }
+
+    /// Has the release of a held lock reserve it.
+    pub(super) fn reserve(&self) {
+        let held = |seen: u32| (seen & HELD != 0).then_some(seen | RESERVED);
+        let _ = self.0.modify(Relaxed, Relaxed, held);
     }
 
     /// The same without an atomic read-modify-write, for the only thread of a process.
@@ -53,7 +78,12 @@ impl<P: Primitive> Word<P> {
     /// Releases the word. Returns false, with the lock still held, if the parked bit is set.
     #[inline]
     pub(super) fn unlock(&self) -> bool {
-        self.0.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
+        self.0.compare_exchange(HELD, FREE, Release, Relaxed).is_ok() || self.unlock_reserving()
+    }
+
+    #[cold]
+    fn unlock_reserving(&self) -> bool {
+        self.0.compare_exchange(HELD | RESERVED, RESERVED, Release, Relaxed).is_ok()
     }
 
     /// The same without an atomic read-modify-write, for the only thread of a process.
@@ -73,12 +103,13 @@ impl<P: Primitive> Word<P> {
     /// happens when a program unlocks a free lock, a bug that libc tolerates; the release that
     /// follows then succeeds here too.
     pub(super) fn clear_parked_bit(&self) {
-        self.0.swap(HELD, Relaxed);
+        let cleared = |seen: u32| Some(HELD | seen & RESERVED);
+        let _ = self.0.modify(Relaxed, Relaxed, cleared);
     }
 
     /// Sets the parked bit of a held word; returns false if the word is free.
     pub(super) fn set_parked_bit(&self) -> bool {
-        let held = |seen: u32| (seen & HELD != 0).then_some(HELD | PARKED);
+        let held = |seen: u32| (seen & HELD != 0).then_some(seen | PARKED);
         self.0.modify(Relaxed, Relaxed, held).is_ok()
     }
 }

@@ -1,14 +1,20 @@
 //! What a load manager sees: the current wait, and the process around it.
 
+use core::cell::Cell;
+
 use super::pollers::Portion;
 use super::sensor::LiveLoad;
 use super::state::LoadControl;
 use crate::parking::eventcount::{Eventcount, WaitedLock};
-use crate::primitive::{Atomics, Primitive};
+use crate::primitive::{Atomics, Clock as _, Primitive};
 
 /// Polling time that a thread accumulates before it reports the sum: short compared with an
 /// interval.
 const PORTION_NS: u64 = 50_000;
+
+/// Length of a wait from which on the thread counts as overtaken: some time slices. Shorter waits
+/// leave the lock to threads that run.
+pub(super) const OVERTAKEN_NS: u64 = if cfg!(loom) { 0 } else { 10_000_000 };
 
 /// State of a thread that outlives a wait. All zeroes in a new thread.
 #[doc(hidden)]
@@ -167,6 +173,12 @@ pub struct Wait<'a, X: Context> {
     pub lock: &'a dyn WaitedLock,
     /// When the waiter gives up, on the machine's clock.
     pub deadline: Option<u64>,
+    /// When the wait began.
+    #[doc(hidden)]
+    pub begin: u64,
+    /// Whether the thread has parked in this wait.
+    #[doc(hidden)]
+    pub has_parked: Cell<bool>,
 }
 
 impl<X: Context> Wait<'_, X> {
@@ -184,8 +196,28 @@ impl<X: Context> Wait<'_, X> {
 
     /// Parks until a release, the deadline, or the lock's next try. Returns true if the thread
     /// acquired the lock meanwhile.
+    ///
+    /// Until a parked waiter wakes, the last holder may have taken the lock again. If sections are
+    /// longer than the waiter polls, this would repeat with each release. So a thread that parks
+    /// again after [`OVERTAKEN_NS`] has the next release reserve the lock for the waiter that it
+    /// wakes, and that waiter does the same for the next one.
     pub fn park(&self) -> bool {
+        let is_long = || X::Machine::now().saturating_sub(self.begin) >= OVERTAKEN_NS;
+        if (self.has_parked.replace(true) || cfg!(loom)) && is_long() {
+            self.reserve();
+        }
         let ends = [self.deadline, self.lock.retry_at()];
-        self.eventcount.wait(self.lock, ends.into_iter().flatten().min())
+        let acquired = self.eventcount.wait(self.lock, ends.into_iter().flatten().min());
+        if acquired || !self.lock.take_reserved() {
+            return acquired;
+        }
+        self.reserve();
+        true
+    }
+
+    fn reserve(&self) {
+        if self.process.control().may_reserve(X::Machine::now()) {
+            self.lock.reserve();
+        }
     }
 }

@@ -24,7 +24,14 @@ impl OneThread {
         eventcount: &'a Eventcount<Native>,
         lock: &'a Busy,
     ) -> Wait<'a, Self> {
-        Wait { process: self, eventcount, lock, deadline: None }
+        Wait {
+            process: self,
+            eventcount,
+            lock,
+            deadline: None,
+            begin: u64::MAX,
+            has_parked: Cell::new(false),
+        }
     }
 }
 
@@ -55,6 +62,8 @@ pub(crate) struct Busy {
     pub(crate) unwatched: Cell<bool>,
     pub(crate) checks: Cell<u32>,
     pub(crate) parked: Cell<u32>,
+    /// Number of times that the lock was reserved.
+    pub(crate) reserved: Cell<u32>,
 }
 
 impl WaitedLock for Busy {
@@ -65,6 +74,14 @@ impl WaitedLock for Busy {
     fn set_parked_bit(&self) -> bool {
         self.parked.set(self.parked.get() + 1);
         true
+    }
+
+    fn reserve(&self) {
+        self.reserved.set(self.reserved.get() + 1);
+    }
+
+    fn take_reserved(&self) -> bool {
+        self.reserved.get() != 0
     }
 
     fn has_contender(&self) -> bool {

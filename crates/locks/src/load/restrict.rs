@@ -17,7 +17,9 @@
 //!
 //! - The papers count the holder as active at every acquisition. Here an uncontended acquisition
 //!   calls no load manager, so only waiters are counted, and at most one of them contends.
-//! - An active waiter and a watcher park after [`LONG_WAIT_NS`] instead of spinning forever.
+//! - An active waiter and a watcher park after [`LONG_WAIT_NS`] instead of spinning forever. In a
+//!   longer wait, they poll for as long as they have waited, up to [`LONGEST_POLLING_NS`], so that
+//!   a release finds them polling.
 //! - Unfairness is bounded in time as well as in acquisitions, because an acquisition may take
 //!   milliseconds ([`LONGEST_WATCH_NS`], and
 //!   [`LONGEST_PASSIVE_NS`](super::passive::LONGEST_PASSIVE_NS)).
@@ -49,8 +51,9 @@ const FAIR_AFTER_WAITS: u32 = 0x400;
 #[doc(hidden)]
 pub const LONGEST_WATCH_NS: u64 = if cfg!(loom) { 1 << 60 } else { 10_000_000 };
 
-/// Polling time after which a waiter parks; at once under the model checker.
-const LONGEST_POLLING_NS: u64 = if cfg!(loom) { 0 } else { LONG_WAIT_NS };
+/// Bounds of the polling time after which a waiter parks; at once under the model checker.
+const SHORTEST_POLLING_NS: u64 = if cfg!(loom) { 0 } else { LONG_WAIT_NS };
+const LONGEST_POLLING_NS: u64 = if cfg!(loom) { 0 } else { 100_000_000 };
 
 /// One episode in this many goes to the oldest thread (Dice, section 4: 1/1000).
 const OLDEST_ONE_IN: u32 = 1000;
@@ -126,6 +129,8 @@ pub struct Waiter {
     standing: Standing,
     /// Time spent polling on a processor since the wait began or the thread last parked.
     polled: u64,
+    /// Polling time after which it parks.
+    bound: u64,
     last_turn: u64,
     yield_at: u64,
     sleeps: u32,
@@ -143,7 +148,7 @@ impl Waiter {
         // place in the queue.
         self.polled += now.saturating_sub(self.last_turn).min(LONGEST_TURN_NS);
         self.last_turn = now;
-        self.polled > LONGEST_POLLING_NS
+        self.polled > self.bound
     }
 
     /// Restarts the measurement of polling time.
@@ -156,6 +161,8 @@ impl Waiter {
         self.parked = true;
         let acquired = wait.park();
         self.start_over::<X>();
+        let waited = self.last_turn.saturating_sub(wait.begin);
+        self.bound = waited.clamp(SHORTEST_POLLING_NS, LONGEST_POLLING_NS);
         acquired
     }
 
@@ -221,6 +228,7 @@ impl<R: Restriction> LoadManager for Restrict<R> {
             domain: PassiveSets::<X::Machine>::domain_of(wait.key()),
             standing: Standing::New,
             polled: 0,
+            bound: SHORTEST_POLLING_NS,
             last_turn: now,
             yield_at: now + YIELD_EVERY_NS,
             sleeps: 0,

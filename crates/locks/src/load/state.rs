@@ -16,6 +16,10 @@ pub(super) const MARGIN: u32 = 1;
 /// A part of the controller: it wakes a sleeper whose turn is due if no waiter does.
 pub(super) const TURNS: u32 = 2;
 
+/// Time between two reservations of locks. A reserved lock is idle until a thread wakes, some
+/// 20 us.
+pub(super) const RESERVE_EVERY_NS: u64 = 500_000;
+
 /// Number of words that [`Polled`] is spread over.
 const STRIPES: usize = if cfg!(loom) { 1 } else { 16 };
 
@@ -77,6 +81,8 @@ pub struct LoadControl<P: Primitive> {
     pub(super) passive: PassiveSets<P>,
     /// Earliest time of the next change to T by a waiter that follows the live load.
     pub(super) follow_at: P::U64,
+    /// Earliest time at which a lock is reserved for a parked waiter again.
+    reserve_at: P::U64,
     /// Parts of the controller that the waiters' manager does without.
     omitted: P::U32,
     /// Threads that poll for events.
@@ -117,6 +123,7 @@ impl<P: Primitive> LoadControl<P> {
             has_checkpoints: P::U32::new(0),
             passive: PassiveSets::new(),
             follow_at: P::U64::new(0),
+            reserve_at: P::U64::new(0),
             omitted: P::U32::new(0),
             pollers: Pollers::new(),
         }
@@ -128,6 +135,14 @@ impl<P: Primitive> LoadControl<P> {
         if self.contended.load(Relaxed) == 0 {
             self.contended.store(1, Relaxed);
         }
+    }
+
+    /// Whether a lock may be [reserved](super::Wait::park) at `now`, at most every
+    /// [`RESERVE_EVERY_NS`].
+    pub(super) fn may_reserve(&self, now: u64) -> bool {
+        let at = self.reserve_at.load(Relaxed);
+        let next = now + RESERVE_EVERY_NS;
+        now >= at && self.reserve_at.compare_exchange(at, next, Relaxed, Relaxed).is_ok()
     }
 
     /// Sets the policy of controllers that start from now on. An unknown name changes nothing.

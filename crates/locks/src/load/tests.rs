@@ -4,12 +4,14 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use super::adaptive::Adaptive;
 use super::backoff::Backoff;
+use super::context::OVERTAKEN_NS;
 use super::control::{CONTENTION_NS, Control, LONG_WAIT_NS};
 use super::one_thread::{Busy, OneThread};
 use super::park::Park;
 use super::passive::PassiveSets;
 use super::published::Published;
 use super::restrict::Gcr;
+use super::state::RESERVE_EVERY_NS;
 use super::{LoadManager, Wait, WaitSummary};
 use crate::parking::eventcount::Eventcount;
 use crate::primitive::turn::Verdict;
@@ -166,4 +168,21 @@ fn pins_of_a_parent_process_are_forgotten() {
     assert!(control.pinned.is_pinned(5, 0), "{pin:?}");
     control.reset();
     assert!(!control.pinned.is_pinned(5, 0));
+}
+
+#[test]
+fn long_wait_has_the_lock_reserved_for_it_and_for_the_next() {
+    let (process, eventcount, lock) = (OneThread::new(), Eventcount::new(), Busy::default());
+    let mut wait = process.wait(&eventcount, &lock);
+    wait.deadline = Some(Native::now());
+    wait.begin = u64::MAX;
+    assert!(![wait.park(), wait.park()].contains(&true) && lock.reserved.get() == 0, "short");
+    wait.begin = Native::now() - OVERTAKEN_NS;
+    wait.has_parked.set(false);
+    assert!(!wait.park() && lock.reserved.get() == 0, "nobody has overtaken it");
+    assert!(wait.park());
+    assert_eq!(lock.reserved.get(), 1, "the second is too early");
+    std::thread::sleep(std::time::Duration::from_nanos(RESERVE_EVERY_NS));
+    assert!(process.control.may_reserve(Native::now()));
+    assert!(!process.control.may_reserve(Native::now()));
 }

@@ -38,6 +38,13 @@ pub trait WaitedLock {
     fn try_lock(&self) -> bool;
     /// Sets the parked bit if the lock is held; returns false if it is free.
     fn set_parked_bit(&self) -> bool;
+    /// Has the next release reserve the lock for a waiter that it wakes, for a bounded time, if the
+    /// lock is held and can be reserved.
+    fn reserve(&self) {}
+    /// Acquires the lock if it is reserved.
+    fn take_reserved(&self) -> bool {
+        false
+    }
     /// When a parked waiter tries again without a wake-up.
     fn retry_at(&self) -> Option<u64> {
         None

@@ -70,8 +70,8 @@ pub(crate) fn is_first_wake(mutex: &Mutex) -> bool {
 }
 
 /// Records that waiters may have been requeued to the mutex's eventcount: the calling thread, which
-/// holds the mutex, requeued some, or was one of them. `signalled` is the number of those that it
-/// has just signalled.
+/// holds the mutex, requeued some, or was one of them and is about to take the mutex. `signalled`
+/// is the number of those that it has just signalled.
 pub(crate) fn record_requeued(mutex: &Mutex, signalled: u32) {
     let process = Native::context();
     let requeued_at = core::ptr::from_ref(&mutex.eventcount).addr();
