@@ -27,12 +27,12 @@ for workload in readrandom fillrandom; do
 		target/workloads/leveldb_bench --workload "$workload" --threads '{threads}' --seconds 1 \
 		>"$out/leveldb-$workload.txt"
 done
-# The longest wait for sections that are longer than waiters poll.
+# The longest wait, for sections that are longer than waiters poll.
 for section in 100000 500000 2000000 '2000000 --blocked'; do
-	name=$(echo "wait-$section" | tr -d ' ')
+	name=wait-$(echo "$section" | tr -d ' ')
 	# shellcheck disable=SC2086 # an option and a flag
 	"$unconvoy" compare --locks libc,default --threads 2,8,32 --runs 8 \
-		--title "Sections of $section ns" \
+		--title "Longest wait, in nanoseconds: --cs $section" \
 		--metric '^max_ns ([0-9]+)$' --lower-is-better --ops '^ops ([0-9]+)$' \
 		--fairness '^jain ([0-9.]+)$' --json "$out/$name.json" -- target/workloads/counter \
 		--seconds 1 --latency --threads '{threads}' --cs $section >"$out/$name.txt"

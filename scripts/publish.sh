@@ -22,6 +22,7 @@ awk 'NR > 1 && /^## / { exit } NR > 1' "$from/report.md" | grep -v '^| not judge
 	block measured goals
 awk '/^## / { on = $2 ~ /^counter/ } on' "$from/report.md" | block counter tables
 awk '/^## / { on = $2 !~ /^counter/ } on' "$from/report.md" | block costs tables
+python3 "$scripts/long-waits-table.py" "$from"/wait-*.json | block measured long-waits
 for name in leveldb-readrandom leveldb-fillrandom raytrace; do
 	printf '## %s\n\n' "$name"
 	python3 "$scripts/compare-table.py" "$from/$name.json"

@@ -61,7 +61,9 @@ __attribute__((always_inline)) static inline void work(enum lock_kind kind, stru
 		counter_increment(self->counter);
 		if (self->preemptions)
 			preemptions_section(self->preemptions, end - begin, phase == PHASE_MEASURE);
-		if (self->histogram && phase == PHASE_MEASURE)
+		/* Also a wait that began before the window and ended in or after it. */
+		if (self->histogram &&
+		    (phase == PHASE_MEASURE || window_phase(&shared->window) != PHASE_WARM_UP))
 			histogram_record(self->histogram, waited);
 		if (shared->think_ticks)
 			delay_ticks(shared->think_ticks);

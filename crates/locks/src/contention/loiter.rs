@@ -76,7 +76,7 @@ const BARGING_BOUND_NS: u64 = 100_000;
 /// How long a free word stays reserved for a standby that demands it.
 const OVERRULE_NS: u64 = 2_000;
 
-/// How long a free word stays reserved for a waiter that was parked: longer than most wake-ups take.
+/// How long a free word stays reserved for a waiter that was parked: most wake-ups take less.
 const WAKING_NS: u64 = 100_000;
 
 /// Acquisitions are rapid if this is the mean time between them or less: not much more than the

@@ -22,7 +22,7 @@ const TURN_NS: u64 = 110_000;
 const CHECK_NS: u64 = 1_000_000;
 
 /// The bound on a wait for a mutex that `threads` threads want, with critical sections of up to
-/// `section` ns, in nanoseconds.
+/// `section` ns, less than 20 us, in nanoseconds.
 pub fn bound_ns(threads: u32, section: u64) -> u64 {
     SLEEP_NS + 2 * u64::from(threads) * (TURN_NS + section)
 }
