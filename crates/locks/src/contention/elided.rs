@@ -174,10 +174,12 @@ unsafe impl<P: NodeMemory> Contention for Elided<P> {
     }
 
     fn reserve(&self) {
+        self.refuse_in_transaction();
         self.lock.reserve();
     }
 
     fn take_reserved(&self) -> bool {
+        self.refuse_in_transaction();
         let held = self.lock.take_reserved();
         if held {
             self.record_locked(self.learnt());
