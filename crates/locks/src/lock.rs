@@ -104,7 +104,7 @@ fn wait<P: Process, L: LoadManager>(
     P::generation();
     let process = P::context();
     let begin = P::now();
-    let wait = Wait { process, eventcount, lock, deadline, begin, has_parked: Cell::new(false) };
+    let wait = Wait { process, eventcount, lock, deadline, begin, parked: Cell::new(None) };
     let mut waiter = L::begin_wait(&wait, begin);
     let mut spent = Spent::begin(process, begin);
     let mut sample = Sample(process.sample_at());

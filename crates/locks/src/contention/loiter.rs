@@ -213,12 +213,12 @@ impl<P: NodeMemory> Loiter<P> {
         (limit == 0 || overrule.is_due(now, limit)) && self.try_lock()
     }
 
-    /// Asks the load manager. While the word is reserved, yields instead: the waiter that it is
-    /// reserved for may have been woken on this processor, and a waiter that left would take the
-    /// word.
+    /// Asks the load manager. A waiter that leaves would take a reserved word, so it yields instead:
+    /// the thread that the word is reserved for may have been woken on this processor.
     fn ask(&self, turn: &mut impl Turn, now: u64) -> Verdict {
-        if !self.word.is_reserved() {
-            return turn.turn(now);
+        let verdict = turn.turn(now);
+        if verdict == Verdict::Spin || !self.word.is_reserved() {
+            return verdict;
         }
         P::yield_now();
         Verdict::Spin

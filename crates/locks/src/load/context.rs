@@ -16,6 +16,10 @@ const PORTION_NS: u64 = 50_000;
 /// leave the lock to threads that run.
 pub(super) const OVERTAKEN_NS: u64 = if cfg!(loom) { 0 } else { 10_000_000 };
 
+/// Sections with a longer mean time per acquisition are long. A waiter polls through shorter ones,
+/// and waking one would leave the lock idle for several of them.
+const LONG_SECTION_NS: u64 = 50_000;
+
 /// State of a thread that outlives a wait. All zeroes in a new thread.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -176,9 +180,9 @@ pub struct Wait<'a, X: Context> {
     /// When the wait began.
     #[doc(hidden)]
     pub begin: u64,
-    /// Whether the thread has parked in this wait.
+    /// When the thread first parked in this wait, and the lock's acquisitions by then, if counted.
     #[doc(hidden)]
-    pub has_parked: Cell<bool>,
+    pub parked: Cell<Option<(u64, Option<u32>)>>,
 }
 
 impl<X: Context> Wait<'_, X> {
@@ -202,8 +206,7 @@ impl<X: Context> Wait<'_, X> {
     /// again after [`OVERTAKEN_NS`] has the next release reserve the lock for the waiter that it
     /// wakes, and that waiter does the same for the next one.
     pub fn park(&self) -> bool {
-        let is_long = || X::Machine::now().saturating_sub(self.begin) >= OVERTAKEN_NS;
-        if (self.has_parked.replace(true) || cfg!(loom)) && is_long() {
+        if self.is_overtaken() {
             self.reserve();
         }
         let ends = [self.deadline, self.lock.retry_at()];
@@ -213,6 +216,17 @@ impl<X: Context> Wait<'_, X> {
         }
         self.reserve();
         true
+    }
+
+    /// Whether the thread has parked before in this wait, the wait is long, and sections since that
+    /// park are.
+    fn is_overtaken(&self) -> bool {
+        let (now, acquisitions) = (X::Machine::now(), self.lock.watched_acquisitions());
+        let parked = self.parked.replace(self.parked.get().or(Some((now, acquisitions))));
+        let Some((since, before)) = parked else { return cfg!(loom) };
+        let sections = acquisitions.zip(before).map_or(0, |(now, before)| now.wrapping_sub(before));
+        now.saturating_sub(self.begin) >= OVERTAKEN_NS
+            && now.saturating_sub(since) >= u64::from(sections) * LONG_SECTION_NS
     }
 
     fn reserve(&self) {

@@ -30,7 +30,7 @@ impl OneThread {
             lock,
             deadline: None,
             begin: u64::MAX,
-            has_parked: Cell::new(false),
+            parked: Cell::new(None),
         }
     }
 }

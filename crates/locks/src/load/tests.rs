@@ -178,11 +178,26 @@ fn long_wait_has_the_lock_reserved_for_it_and_for_the_next() {
     wait.begin = u64::MAX;
     assert!(![wait.park(), wait.park()].contains(&true) && lock.reserved.get() == 0, "short");
     wait.begin = Native::now() - OVERTAKEN_NS;
-    wait.has_parked.set(false);
+    wait.parked.set(None);
     assert!(!wait.park() && lock.reserved.get() == 0, "nobody has overtaken it");
     assert!(wait.park());
     assert_eq!(lock.reserved.get(), 1, "the second is too early");
     std::thread::sleep(std::time::Duration::from_nanos(RESERVE_EVERY_NS));
     assert!(process.control.may_reserve(Native::now()));
     assert!(!process.control.may_reserve(Native::now()));
+}
+
+#[test]
+fn lock_is_not_reserved_while_sections_are_short() {
+    let (process, eventcount) = (OneThread::new(), Eventcount::new());
+    let reserved_after = |progress| {
+        let lock = Busy { progress, ..Busy::default() };
+        let mut wait = process.wait(&eventcount, &lock);
+        (wait.begin, wait.deadline) = (Native::now() - OVERTAKEN_NS, Some(Native::now()));
+        wait.park();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        wait.park();
+        lock.reserved.get()
+    };
+    assert_eq!([0, u32::MAX / 8].map(reserved_after), [1, 0]);
 }
