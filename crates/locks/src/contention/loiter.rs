@@ -213,8 +213,8 @@ impl<P: NodeMemory> Loiter<P> {
         (limit == 0 || overrule.is_due(now, limit)) && self.try_lock()
     }
 
-    /// Asks the load manager. A waiter that leaves would take a reserved word, so it yields instead:
-    /// the thread that the word is reserved for may have been woken on this processor.
+    /// Asks the load manager. A waiter that leaves would take a reserved word, so it yields
+    /// instead: the thread that the word is reserved for may have been woken on this processor.
     fn ask(&self, turn: &mut impl Turn, now: u64) -> Verdict {
         let verdict = turn.turn(now);
         if verdict == Verdict::Spin || !self.word.is_reserved() {
