@@ -93,6 +93,17 @@ impl<P: NodeMemory> Elided<P> {
         ends
     }
 
+    /// Takes the lock by `take`, which returns whether it did.
+    #[inline]
+    fn take(&self, take: impl FnOnce(&Loiter<P>) -> bool) -> bool {
+        self.refuse_in_transaction();
+        let held = take(&self.lock);
+        if held {
+            self.record_locked(self.learnt());
+        }
+        held
+    }
+
     /// Releases a lock that is held and not elided, unless its parked bit is set.
     ///
     /// # Safety
@@ -112,12 +123,7 @@ unsafe impl<P: NodeMemory> Contention for Elided<P> {
     }
 
     fn try_lock(&self) -> bool {
-        self.refuse_in_transaction();
-        let held = self.lock.try_lock();
-        if held {
-            self.record_locked(self.learnt());
-        }
-        held
+        self.take(Loiter::try_lock)
     }
 
     fn try_lock_without_barging(&self) -> bool {
@@ -125,12 +131,7 @@ unsafe impl<P: NodeMemory> Contention for Elided<P> {
     }
 
     fn take_without_barging(&self) -> bool {
-        self.refuse_in_transaction();
-        let held = self.lock.try_lock_without_barging();
-        if held {
-            self.record_locked(self.learnt());
-        }
-        held
+        self.take(Loiter::try_lock_without_barging)
     }
 
     const ELIDES: bool = true;
@@ -179,12 +180,7 @@ unsafe impl<P: NodeMemory> Contention for Elided<P> {
     }
 
     fn take_reserved(&self) -> bool {
-        self.refuse_in_transaction();
-        let held = self.lock.take_reserved();
-        if held {
-            self.record_locked(self.learnt());
-        }
-        held
+        self.take(Loiter::take_reserved)
     }
 
     fn is_locked(&self) -> bool {

@@ -223,6 +223,7 @@ impl<X: Context> Wait<'_, X> {
     fn is_overtaken(&self) -> bool {
         let (now, acquisitions) = (X::Machine::now(), self.lock.watched_acquisitions());
         let parked = self.parked.replace(self.parked.get().or(Some((now, acquisitions))));
+        // A model explores a reservation at a first park, too.
         let Some((since, before)) = parked else { return cfg!(loom) };
         let sections = acquisitions.zip(before).map_or(0, |(now, before)| now.wrapping_sub(before));
         now.saturating_sub(self.begin) >= OVERTAKEN_NS
