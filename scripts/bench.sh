@@ -28,9 +28,9 @@ for workload in readrandom fillrandom; do
 		>"$out/leveldb-$workload.txt"
 done
 # The longest wait, for sections that are longer than waiters poll.
-for section in 100000 500000 2000000 '2000000 --blocked'; do
+for section in 100000 500000 2000000 '2000000 --blocked' '2000000 --kind rwlock-write'; do
 	name=wait-$(echo "$section" | tr -d ' ')
-	# shellcheck disable=SC2086 # an option and a flag
+	# shellcheck disable=SC2086 # several words
 	"$unconvoy" compare --locks libc,default --threads 2,8,32 --runs 8 \
 		--title "Longest wait, in nanoseconds: --cs $section" \
 		--metric '^max_ns ([0-9]+)$' --lower-is-better --ops '^ops ([0-9]+)$' \

@@ -6,37 +6,48 @@ import json
 import statistics
 import sys
 
+KINDS = {"--blocked": ", asleep", "rwlock-write": ", writers"}
+
 print(
     "| section | threads | longest wait, ms: libc | default | libc / default"
-    " | Jain's index: libc | default | sections: default / libc |\n" + "| --- " * 8 + "|"
+    " | Jain's index: libc | default | processor time per section, ms: libc | default"
+    " | sections: default / libc |\n" + "| --- " * 10 + "|"
 )
 
 
 def section(record):
     program = record["plan"]["program"]
-    length = int(program[program.index("--cs") + 1]) / 1e6
-    return length, "--blocked" in program
+    kind = next((name for word, name in KINDS.items() if word in program), "")
+    return int(program[program.index("--cs") + 1]) / 1e6, kind
 
 
 records = [json.load(open(path)) for path in sys.argv[1:]]
 for record in sorted(records, key=section):
-    length, is_blocked = section(record)
+    length, kind = section(record)
     for threads in record["plan"]["threads"]:
-        rows = {r["configuration"]: r for r in record["summary"] if r["threads"] == threads}
-        runs = [r for r in record["runs"] if r["threads"] == threads]
-        counts = [
-            statistics.median(r["operations"] for r in runs if r["configuration"] == name)
-            for name in ("default", "libc")
+        rows = [
+            next(
+                row
+                for row in record["summary"]
+                if row["threads"] == threads and row["configuration"] == name
+            )
+            for name in ("libc", "default")
         ]
-        waits = [rows[name]["metric"]["median"] / 1e6 for name in ("libc", "default")]
-        ratio = rows["default"]
-        print(
-            f"| {length:g} ms{', asleep' if is_blocked else ''} | {threads}"
-            f" | {waits[0]:.0f} | {waits[1]:.0f}"
-            f" | {ratio['ratio']:.1f} ({ratio['low']:.1f} to {ratio['high']:.1f})"
-            + "".join(f" | {rows[name]['fairness']['median']:.2f}" for name in ("libc", "default"))
-            + f" | {counts[0] / counts[1]:.3f} |"
-        )
+        libc, default = [
+            statistics.median(
+                run["operations"]
+                for run in record["runs"]
+                if run["threads"] == threads and run["configuration"] == row["configuration"]
+            )
+            for row in rows
+        ]
+        ratio = rows[1]
+        cells = [f"{length:g} ms{kind}", str(threads)]
+        cells += [f"{row['metric']['median'] / 1e6:.0f}" for row in rows]
+        cells += [f"{ratio['ratio']:.1f} ({ratio['low']:.1f} to {ratio['high']:.1f})"]
+        cells += [f"{row['fairness']['median']:.2f}" for row in rows]
+        cells += [f"{row['cpu_per_operation_s']['median'] * 1e3:.2f}" for row in rows]
+        print("| " + " | ".join([*cells, f"{default / libc:.3f}"]) + " |")
 context = records[0]["context"]
 print(
     f"\n{context['cpu']}, {context['processors']} processors, {context['kernel']}, "

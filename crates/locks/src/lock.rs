@@ -226,7 +226,7 @@ pub fn acquire<P: Process, C: Contention, L: LoadManager>(
     deadline: Option<u64>,
 ) -> Acquired {
     let lock = WaitedMutex { state, account };
-    // Such a thread was parked, though not by `Wait::park`.
+    // Such a thread was parked, though not by `Wait::park`, and a release may have woken it.
     let is_requeued = is_requeued_at(P::context().thread_state(), eventcount);
     wait::<P, L>(eventcount, &lock, deadline, |query| {
         let takes = is_requeued && state.take_reserved();
