@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -41,18 +41,23 @@ fn profiles(flags: &[&str], arguments: impl Fn(&TempDir) -> Vec<PathBuf>) -> Opt
     Some(recorded)
 }
 
-/// Checks that the list of mapped files has no line twice, unless the mapping was gone in between.
+/// Checks that the list of mapped files has no line twice, unless the mapping was gone in between:
+/// a later line ends the mappings whose addresses it has.
 #[track_caller]
 fn assert_listed_once(profile: &[u8]) {
     let used = std::mem::offset_of!(Profile, header.modules_used);
     let used = u32::from_le_bytes(profile[used..used + 4].try_into().expect("four bytes"));
     let list = &profile[std::mem::offset_of!(Profile, modules)..][..used as usize];
     let list = String::from_utf8_lossy(list);
-    let mut present = HashMap::new();
+    let mut present: Vec<(Range<u64>, &str)> = Vec::new();
     for line in list.lines() {
+        let number = |digits| u64::from_str_radix(digits, 16).expect("a number");
         let (addresses, _) = line.split_once(' ').expect("a range of addresses");
-        let ends = addresses.split('-').map(|end| u64::from_str_radix(end, 16).expect("a number"));
-        assert_ne!(present.insert(ends.collect::<Vec<_>>(), line), Some(line), "twice");
+        let (start, end) = addresses.split_once('-').expect("two addresses");
+        let range = number(start)..number(end);
+        assert!(!present.contains(&(range.clone(), line)), "listed twice: {line}\n{list}");
+        present.retain(|(other, _)| other.end <= range.start || range.end <= other.start);
+        present.push((range, line));
     }
 }
 

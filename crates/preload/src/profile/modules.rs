@@ -355,6 +355,9 @@ mod tests {
         let (low, high) =
             (gone("0000000000001000-0000000000002000"), gone("0000000000002000-0000000000003000"));
         assert_eq!(listed(&[A, "", A]), format!("{A}{low}{high}{A}"));
+        // The dynamic linker maps the whole object first.
+        let whole = "1000-3000 r--p 00000000 08:01 5 /a.so\n";
+        assert_eq!(listed(&[A, whole, A]), format!("{A}{whole}{A}"));
     }
 
     #[test]
