@@ -24,7 +24,7 @@ use unconvoy::contention::ttas::Ttas;
 use unconvoy::load::control::Control;
 use unconvoy::primitive::Native;
 use unconvoy::raw::{RawLock, RawSharedLock};
-use unconvoy::runtime::controller_report;
+use unconvoy::runtime::{controller_report, without_controller};
 
 /// Seconds after which a child that hangs is killed.
 const HANG_SECONDS: u32 = 20;
@@ -148,6 +148,26 @@ starts_own_controller! {
     child_with_loiter_starts_own_controller: RawLock<Loiter<Native>, Control>;
     child_with_elided_starts_own_controller: RawLock<Elided<Native>, Control>;
     child_with_rwlock_starts_own_controller: RawSharedLock<Control>;
+}
+
+/// The test is in a child, because the other tests need a controller.
+#[test]
+fn controller_is_away_for_as_long_as_asked() {
+    const THREADS: usize = 3; // the main thread, and two that contend
+    let result = in_child(|| {
+        let is_right = beside_contention::<RawLock<Ttas<Native>, Control>, _>(|| {
+            comes_true(|| tasks() > THREADS)
+                && without_controller(|| {
+                    comes_true(|| tasks() == THREADS) && {
+                        thread::sleep(Duration::from_millis(20)); // several waits
+                        tasks() == THREADS && !controller_report().running
+                    }
+                })
+                && comes_true(|| tasks() > THREADS)
+        });
+        u8::from(is_right)
+    });
+    assert_eq!(result, Some(1), "whether the controller leaves and comes back");
 }
 
 #[test]
