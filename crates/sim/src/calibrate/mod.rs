@@ -177,18 +177,19 @@ fn measure(processors: &Processors, round: &mut Round) -> anyhow::Result<()> {
     )?;
     let behind = threads::wake_behind(one);
     let wake = two.map(threads::wake);
+    let switch = || threads::yield_switch(one) - threads::yield_call(one);
     round.record("wake_idle_ns", "extra cost of waking a thread on an idle processor", || {
         wake.map(|wake| wake.call - behind)
     })?;
     round.record(
         "idle_exit_ns",
         "from the end of the waking call until the thread runs, without the switch",
-        || wake.map(|wake| wake.latency - wake.call - threads::yield_switch(one)),
+        || wake.map(|wake| wake.latency - wake.call - switch()),
     )?;
     round.record(
         "switch_ns",
         "sched_yield between two threads of one processor, without the call",
-        || Ok(threads::yield_switch(one) - threads::yield_call(one)),
+        || Ok(switch()),
     )?;
     round.record("yield_ns", "sched_yield without another thread", || {
         Ok(threads::yield_call(one))
