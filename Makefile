@@ -297,7 +297,7 @@ docs:
 REPOSITORY := https://github.com/unconvoy/unconvoy/blob/HEAD
 MDBOOK := $(or $(shell command -v mdbook),target/tools/bin/mdbook)
 target/tools/bin/mdbook:
-	$(CARGO) install --quiet --locked --root target/tools mdbook
+	$(CARGO) install --quiet --locked --root target/tools mdbook@0.5.4
 book: $(MDBOOK)
 	$(MDBOOK) build
 	@# Links that leave docs/ lead to the repository.
@@ -369,7 +369,7 @@ CARGO_DEB := target/tools/bin/cargo-deb
 PACKAGED := unconvoy-cli unconvoy-preload unconvoy-top \
 	$(filter-out unconvoy-capi unconvoy-release,$(RARE))
 target/tools/bin/cargo-deb:
-	$(CARGO) install --quiet --locked --root target/tools cargo-deb
+	$(CARGO) install --quiet --locked --root target/tools cargo-deb@3.8.0
 deb: export BUILD_COMMIT = $(shell git rev-parse HEAD)
 deb: setup-release build deb-files
 deb-files: $(CARGO_DEB)
