@@ -11,8 +11,11 @@ use unconvoy_measure::statistics::FEWEST_RUNS;
 
 use super::run::Run;
 
-/// Probability that an interval misses the true ratio.
-const ERROR_RATE: f64 = 0.05;
+/// A mean that is farther from the centre deserves a warning.
+const SKEW: f64 = 0.02;
+
+/// Probability that an interval of the table misses the true ratio.
+pub const ERROR_RATE: f64 = 0.05;
 
 /// How many times as good one configuration is as the first. Above 1 is better, whichever way the
 /// metric goes.
@@ -24,14 +27,18 @@ pub struct Ratio {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
+    /// The geometric mean, which single bad rounds move.
+    #[serde(skip)]
+    pub mean: f64,
     /// Whether the interval excludes 1. Always false with fewer than [`FEWEST_RUNS`] rounds.
     pub differs: bool,
 }
 
 impl Ratio {
-    /// Compares the runs of one thread count. Leaves out rounds in which a metric is not positive;
-    /// `None` if no round is left.
-    pub fn of(these: &[&Run], first: &[&Run], lower_is_better: bool) -> Option<Self> {
+    /// Compares the runs of one thread count, with an interval that misses the true ratio with
+    /// probability `error`. Leaves out rounds in which a metric is not positive; `None` if no round
+    /// is left.
+    pub fn of(these: &[&Run], first: &[&Run], lower_is_better: bool, error: f64) -> Option<Self> {
         let first: HashMap<u32, f64> = first.iter().map(|run| (run.round, run.metric)).collect();
         let logarithm = |run: &&Run| {
             let (this, first) = (run.metric, *first.get(&run.round)?);
@@ -39,11 +46,13 @@ impl Ratio {
             (this > 0.0 && first > 0.0).then(|| ratio.ln()).filter(|it| it.is_finite())
         };
         let logarithms: Vec<f64> = these.iter().filter_map(logarithm).collect();
-        let interval = Interval::of(&logarithms, ERROR_RATE);
+        let interval = Interval::of(&logarithms, error);
+        let mean = logarithms.iter().sum::<f64>() / logarithms.len() as f64;
         (!logarithms.is_empty()).then(|| Self {
             ratio: centre(&logarithms).exp(),
             low: interval.map(|it| it.low.exp()),
             high: interval.map(|it| it.high.exp()),
+            mean: mean.exp(),
             differs: interval
                 .is_some_and(|it| it.count >= FEWEST_RUNS && (it.low > 0.0 || it.high < 0.0)),
         })
@@ -55,8 +64,20 @@ impl Ratio {
         ends.is_some_and(|(low, high)| (high / low).ln() / 2.0 <= precision.ln_1p())
     }
 
+    /// The geometric mean, if it lies outside the interval and more than [`SKEW`] from the ratio.
+    pub fn skewed_mean(&self) -> Option<f64> {
+        let is_outside = |low, high| self.mean < low || self.mean > high;
+        let is_skewed = self.low.zip(self.high).is_some_and(|(low, high)| is_outside(low, high));
+        let distance = (self.mean / self.ratio).ln().abs();
+        (is_skewed && distance > SKEW.ln_1p()).then_some(self.mean)
+    }
+
     /// `1.42x (1.31 to 1.55)`.
     pub fn text(&self) -> String {
+        // An interval that excludes 1 must not read as if it ended there.
+        let ends_at_one = |end: Option<f64>| end.is_some_and(|end| digits(end) == "1.00");
+        let is_fine = self.differs && (ends_at_one(self.low) || ends_at_one(self.high));
+        let digits = |ratio: f64| if is_fine { format!("{ratio:.4}") } else { digits(ratio) };
         let ratio = digits(self.ratio);
         match (self.low, self.high) {
             (Some(low), Some(high)) => format!("{ratio}x ({} to {})", digits(low), digits(high)),
@@ -103,7 +124,7 @@ mod tests {
     fn ratio(these: &[f64], first: &[f64], lower_is_better: bool) -> Option<Ratio> {
         let (these, first) = (runs(these), runs(first));
         let [these, first] = [&these, &first].map(|runs| runs.iter().collect::<Vec<_>>());
-        Ratio::of(&these, &first, lower_is_better)
+        Ratio::of(&these, &first, lower_is_better, ERROR_RATE)
     }
 
     #[test]
@@ -121,6 +142,23 @@ mod tests {
         let ratio = ratio(&these, &first, false).unwrap();
         assert!(ratio.differs && ratio.is_within(0.01) && !ratio.is_within(0.001), "{ratio:?}");
         assert_eq!(ratio.text(), "1.10x (1.10 to 1.11)");
+    }
+
+    #[test]
+    fn small_difference_does_not_read_as_none() {
+        let loss = ratio(&[0.996, 0.9961, 0.9959, 0.996], &[1.0; 4], false).unwrap();
+        assert_eq!((loss.differs, &*loss.text()), (true, "0.9960x (0.9958 to 0.9962)"));
+    }
+
+    #[test]
+    fn rare_collapse_shows_in_the_mean() {
+        let (mut these, first) = ([1.03; 20], [1.0; 20]);
+        assert_eq!(ratio(&these, &first, false).unwrap().skewed_mean(), None);
+        these[3] = 0.5;
+        these[11] = 0.5;
+        let ratio = ratio(&these, &first, false).unwrap();
+        let mean = ratio.skewed_mean().expect("two runs at half speed");
+        assert!(ratio.low.unwrap() > 1.02 && mean < 0.97, "{ratio:?}");
     }
 
     #[test]

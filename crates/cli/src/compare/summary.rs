@@ -5,7 +5,7 @@ use unconvoy_measure::arguments::thread_count;
 use unconvoy_measure::statistics::{FEWEST_RUNS, Spread};
 
 use super::plan::Plan;
-use super::ratio::Ratio;
+use super::ratio::{ERROR_RATE, Ratio};
 use super::run::Run;
 use crate::messages::compare as messages;
 
@@ -32,11 +32,16 @@ pub struct Summary {
     /// How many times as good as the first configuration at the same thread count.
     #[serde(flatten)]
     pub ratio: Option<Ratio>,
+    /// The same with an interval for a choice among all ratios: together, these miss a true ratio
+    /// with the probability of one interval of the table (Bonferroni's inequality).
+    #[serde(skip)]
+    pub joint: Option<Ratio>,
 }
 
 /// Summarises the runs so far, row by row in the plan's order.
 pub fn summarise(plan: &Plan, runs: &[Run], lower_is_better: bool) -> Vec<Summary> {
     let mut summaries: Vec<Summary> = Vec::new();
+    let ratios = (plan.configurations.len() - 1) * plan.threads.len();
     for &threads in &plan.threads {
         let of_cell = |name: &str| -> Vec<&Run> {
             let is_of_cell = |run: &&Run| run.threads == threads && run.configuration == name;
@@ -54,7 +59,10 @@ pub fn summarise(plan: &Plan, runs: &[Run], lower_is_better: bool) -> Vec<Summar
             else {
                 continue;
             };
-            let is_first = index == 0;
+            let ratio = |error: f64| {
+                let is_first = index == 0;
+                (!is_first).then(|| Ratio::of(&of_cell, &first, lower_is_better, error)).flatten()
+            };
             summaries.push(Summary {
                 configuration: configuration.name.clone(),
                 threads,
@@ -63,7 +71,8 @@ pub fn summarise(plan: &Plan, runs: &[Run], lower_is_better: bool) -> Vec<Summar
                 cpu_s,
                 cpu_per_operation_s: some(Run::cpu_per_operation_s),
                 fairness: some(|run| run.fairness),
-                ratio: (!is_first).then(|| Ratio::of(&of_cell, &first, lower_is_better)).flatten(),
+                ratio: ratio(ERROR_RATE),
+                joint: ratio(ERROR_RATE / ratios.max(1) as f64),
             });
         }
     }
@@ -80,11 +89,12 @@ pub fn is_precise(summaries: &[Summary], threads: Option<u32>, precision: f64) -
     !ratios.is_empty() && ratios.iter().all(|ratio| ratio.is_within(precision))
 }
 
-/// States in one sentence what was gained or lost against the first configuration, and where.
+/// States in one sentence what was gained or lost against the first configuration, and where. The
+/// best and the worst of several ratios are the lucky ones, so their intervals allow for the choice.
 pub fn conclude(plan: &Plan, summaries: &[Summary]) -> String {
     let first = &plan.configurations[0].name;
     let mut compared: Vec<(&Summary, Ratio)> =
-        summaries.iter().filter_map(|summary| Some((summary, summary.ratio?))).collect();
+        summaries.iter().filter_map(|summary| Some((summary, summary.joint?))).collect();
     compared.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
     let (Some(worst), Some(best)) = (compared.first(), compared.last()) else {
         return match plan.configurations.len() {
@@ -106,10 +116,15 @@ pub fn conclude(plan: &Plan, summaries: &[Summary]) -> String {
 
 /// `default 1.42x (1.31 to 1.55) at 8 threads`.
 fn place((summary, ratio): &(&Summary, Ratio)) -> String {
-    let at = summary
-        .threads
-        .map_or_else(String::new, |threads| format!(" at {}", thread_count(threads)));
+    let at =
+        summary.threads.map_or(String::new(), |threads| format!(" at {}", thread_count(threads)));
     format!("{} {}{at}", summary.configuration, ratio.text())
+}
+
+/// `default at 8 threads`.
+fn name(cell: &Summary) -> String {
+    let at = cell.threads.map_or(String::new(), |threads| format!(" at {}", thread_count(threads)));
+    format!("{}{at}", cell.configuration)
 }
 
 /// Returns the causes of doubt about the figures, each with its remedy.
@@ -118,19 +133,21 @@ pub fn warnings(plan: &Plan, summaries: &[Summary]) -> Vec<String> {
     if (plan.runs as usize) < FEWEST_RUNS && plan.configurations.len() > 1 {
         warnings.push(messages::too_few_runs(plan.runs, FEWEST_RUNS));
     }
+    if let Some(cell) = summaries.iter().find(|cell| cell.metric.min <= 0.0) {
+        warnings.push(messages::metric_left_out(&name(cell)));
+    }
+    let mut means = summaries.iter().filter_map(|cell| Some((cell, cell.ratio?)));
+    if let Some((cell, ratio, mean)) =
+        means.find_map(|(cell, ratio)| Some((cell, ratio, ratio.skewed_mean()?)))
+    {
+        warnings.push(messages::skewed(&name(cell), ratio.ratio, mean));
+    }
     let widest =
         summaries.iter().max_by(|a, b| a.metric.relative().total_cmp(&b.metric.relative()));
     if let Some(cell) = widest.filter(|cell| cell.metric.relative() > WIDE_SPREAD) {
         let wide = summaries.iter().filter(|cell| cell.metric.relative() > WIDE_SPREAD).count();
-        let threads =
-            cell.threads.map_or(String::new(), |threads| format!(" at {threads} threads"));
-        warnings.push(messages::wide_spread(
-            WIDE_SPREAD,
-            wide,
-            summaries.len(),
-            &format!("{}{threads}", cell.configuration),
-            cell.metric.relative(),
-        ));
+        let (cells, widest) = (summaries.len(), cell.metric.relative());
+        warnings.push(messages::wide_spread(WIDE_SPREAD, wide, cells, &name(cell), widest));
     }
     warnings
 }
@@ -199,9 +216,47 @@ mod tests {
         ]);
         assert_eq!(
             conclude(&plan(), &summarise(&plan(), &runs, false)),
-            "Against libc: at best default 2.02x (1.95 to 2.09) at 8 threads, at worst default \
-             1.00x (0.97 to 1.03) at 1 thread."
+            "Against libc: at best default 2.02x (1.92 to 2.12) at 8 threads, at worst default \
+             1.00x (0.96 to 1.04) at 1 thread."
         );
+    }
+
+    /// One of four cells of the same lock lies above 1 by luck.
+    #[test]
+    fn conclusion_allows_for_the_choice_of_the_best() {
+        let one = |threads| Plan { threads, ..plan() };
+        let lucky = [1.01, 1.012, 1.02];
+        let same = [1.0, 1.01, 0.99];
+        let cells = [(1, same), (2, lucky), (4, same), (8, same)];
+        let runs: Vec<Run> = cells
+            .iter()
+            .flat_map(|&(threads, values)| {
+                runs(&[("libc", threads, [1.0; 3]), ("default", threads, values)])
+            })
+            .collect();
+        let alone = summarise(&one(vec![Some(2)]), &runs, false);
+        assert!(conclude(&plan(), &alone).starts_with("Against libc: default 1.0140x ("));
+        let four = one(cells.iter().map(|&(threads, _)| Some(threads)).collect());
+        let text = conclude(&four, &summarise(&four, &runs, false));
+        assert!(text.starts_with("No difference from libc is significant: at best"), "{text}");
+    }
+
+    #[test]
+    fn metric_of_zero_and_skewed_ratios_are_warned_of() {
+        let zero = runs(&[("libc", 8, [1.0; 3]), ("default", 8, [0.0, 1.0, 1.0])]);
+        let zero = warnings(&plan(), &summarise(&plan(), &zero, false));
+        assert!(zero.iter().any(|text| text.contains("default at 8 threads")), "{zero:?}");
+        let mut many = Vec::new();
+        for round in 0..8 {
+            let mut three = runs(&[("libc", 8, [1.0; 3]), ("default", 8, [1.03, 1.031, 1.029])]);
+            three.iter_mut().for_each(|run| run.round += 3 * round);
+            many.extend(three);
+        }
+        assert!(warnings(&plan(), &summarise(&plan(), &many, false)).is_empty());
+        let slow = many.iter_mut().filter(|run| run.configuration == "default").take(3);
+        slow.for_each(|run| run.metric = 0.5);
+        let skewed = warnings(&plan(), &summarise(&plan(), &many, false));
+        assert!(skewed[0].contains("0.94x") && skewed[0].contains("1.03x"), "{skewed:?}");
     }
 
     #[test]

@@ -88,6 +88,18 @@ pub(crate) fn too_few_runs(runs: u32, fewest: usize) -> String {
     )
 }
 
+pub(crate) fn metric_left_out(cell: &str) -> String {
+    format!("{cell} has runs with a metric of 0 or less, which the ratios leave out")
+}
+
+/// `centre` and `mean` are ratios.
+pub(crate) fn skewed(cell: &str, centre: f64, mean: f64) -> String {
+    format!(
+        "{cell} is {centre:.2}x, but {mean:.2}x in the mean of all rounds: --json shows which \
+         differ"
+    )
+}
+
 /// `limit` and `widest` are fractions of the median.
 pub(crate) fn wide_spread(
     limit: f64,
@@ -141,6 +153,8 @@ pub(crate) fn samples() -> Vec<String> {
         killed_after_timeout(2.5),
         machine_is_loaded(5.25, 2),
         too_few_runs(2, 3),
+        metric_left_out("default at 8 threads"),
+        skewed("default at 8 threads", 1.03, 0.94),
         wide_spread(0.1, 3, 12, "default at 8 threads", 0.24),
         cannot_print("No space left on device (os error 28)"),
         runs_saved(12, Path::new("/home/user/unconvoy-compare-partial.json")),
