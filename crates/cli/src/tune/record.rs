@@ -180,6 +180,11 @@ impl Record {
         self.runs.iter().filter(move |run| run.stage == stage && run.round == round)
     }
 
+    /// The candidates that failed in the confirmation.
+    pub fn lost(&self) -> impl Iterator<Item = &Withdrawn> {
+        self.withdrawn.iter().filter(|it| it.stage == Stage::Confirmation)
+    }
+
     /// Number of the stage's last round.
     pub fn rounds(&self, stage: Stage) -> usize {
         let of_stage = self.runs.iter().filter(|run| run.stage == stage);

@@ -312,9 +312,13 @@ impl Session<'_> {
     /// Measures the best, libc and the default afresh, and decides.
     fn confirm(&mut self, best: usize, budget: &Budget) -> Result<(), Stop> {
         let best = *self.record.confirmed.get_or_insert(best);
-        let members: Vec<usize> =
-            [LIBC, DEFAULT].into_iter().chain((best > DEFAULT).then_some(best)).collect();
-        let members = self.prepared(&members);
+        // A default that failed before is no choice.
+        let is_able = |&index: &usize| {
+            let mut all = self.record.withdrawn.iter();
+            !all.any(|it| it.candidate == index && it.stage != Stage::Confirmation)
+        };
+        let members = [LIBC, DEFAULT].into_iter().chain((best > DEFAULT).then_some(best));
+        let members = self.prepared(&members.filter(is_able).collect::<Vec<_>>());
         let seconds = self.round_seconds(members.iter().copied());
         let left = (budget.until() - self.elapsed()) / seconds;
         let rounds = budget::confirmation_rounds(&self.expected(best), left);
@@ -322,15 +326,15 @@ impl Session<'_> {
         let done = self.record.rounds(Stage::Confirmation);
         let mut ended = Ok(());
         for round in done + 1..=done.max(rounds) {
-            ended = self.round(Stage::Confirmation, round, &members);
-            let lost = |it: &Withdrawn| it.stage == Stage::Confirmation;
-            if ended.is_err() || self.record.withdrawn.iter().any(lost) {
+            let mut rest = members.clone();
+            rest.retain(|&index| self.record.lost().all(|it| it.candidate != index));
+            if rest.len() < 2 || ended.is_err() {
                 break;
             }
+            ended = self.round(Stage::Confirmation, round, &rest);
         }
         self.decide(best);
-        let lost = self.record.withdrawn.iter().find(|it| it.stage == Stage::Confirmation);
-        match (lost, &self.record.verdict) {
+        match (self.record.lost().next(), &self.record.verdict) {
             (Some(it), None) if ended.is_ok() => {
                 let name = &self.record.candidates[it.candidate].name;
                 Err(Stop::Undecided(messages::not_confirmed(name, &it.why)))
@@ -343,9 +347,7 @@ impl Session<'_> {
     fn decide(&mut self, best: usize) {
         let record = &self.record;
         let stage = Stage::Confirmation;
-        let failed = |index: usize| {
-            record.withdrawn.iter().any(|it| (it.stage, it.candidate) == (stage, index))
-        };
+        let failed = |index: usize| record.lost().any(|it| it.candidate == index);
         let mut pairs = vec![[DEFAULT, LIBC]];
         if best > DEFAULT {
             pairs.extend([[best, LIBC], [best, DEFAULT]]);

@@ -46,6 +46,9 @@ pub struct Verdict {
     pub comparisons: Vec<Comparison>,
     /// The comparison that is neither a proven gain nor proven to be none that matters.
     pub undecided: Option<Comparison>,
+    /// Without a recommendation, the best proven gain over libc, which loses at a thread count.
+    #[serde(default)]
+    pub mixed: Option<Comparison>,
 }
 
 impl Ratio {
@@ -75,7 +78,7 @@ impl Ratio {
 
     /// Whether a gain that matters is possible, but not proven.
     fn is_open(&self) -> bool {
-        self.high > 1.0 + WORTH && self.low <= 1.0
+        self.high > 1.0 + WORTH && !self.is_gain()
     }
 }
 
@@ -118,7 +121,12 @@ impl Verdict {
         let against_libc = find(best, LIBC);
         let gains = |it: Option<&Comparison>| it.is_some_and(Comparison::is_gain);
         let default_gains = gains(find(DEFAULT, LIBC));
-        let best_gains = best > DEFAULT && gains(against_libc) && gains(find(best, DEFAULT));
+        // A default that is no choice itself, or failed, need not be beaten.
+        let is_ahead = match find(best, DEFAULT) {
+            Some(it) if default_gains => it.is_gain(),
+            it => it.is_none_or(|it| it.whole.ratio >= LEAST),
+        };
+        let best_gains = best > DEFAULT && gains(against_libc) && is_ahead;
         let recommended = match (best_gains, default_gains) {
             (true, _) => best,
             (false, true) => DEFAULT,
@@ -129,7 +137,10 @@ impl Verdict {
         let open = rivals.into_iter().filter(|(one, other)| one != other && *one != recommended);
         let open = open.filter_map(|(one, other)| find(one, other));
         let undecided = open.into_iter().find(|it| it.whole.is_open()).cloned();
-        Verdict { recommended, rounds, comparisons, undecided }
+        let of_libc = comparisons.iter().filter(|it| it.against == LIBC && it.whole.is_gain());
+        let mixed = of_libc.max_by(|a, b| a.whole.ratio.total_cmp(&b.whole.ratio));
+        let mixed = mixed.filter(|it| recommended == LIBC && !it.is_gain()).cloned();
+        Verdict { recommended, rounds, comparisons, undecided, mixed }
     }
 
     /// The recommended candidate against libc; `None` if that is libc.
@@ -148,27 +159,32 @@ impl Verdict {
         remedy: &str,
         name: impl Fn(usize) -> String,
     ) -> String {
+        let each = |gain: &Comparison| {
+            let counts = threads.iter().zip(&gain.by_threads).filter_map(|(threads, ratio)| {
+                Some(format!("{:.2} with {}", ratio.ratio, thread_count((*threads)?)))
+            });
+            counts.collect::<Vec<_>>()
+        };
         if let Some(gain) = self.gain() {
-            let each: Vec<String> = threads
-                .iter()
-                .zip(&gain.by_threads)
-                .filter_map(|(threads, ratio)| {
-                    Some(format!("{:.2} with {}", ratio.ratio, thread_count((*threads)?)))
-                })
-                .collect();
-            let each = match each.len() {
-                0 | 1 => String::new(),
-                _ => format!("; {}", each.join(", ")),
+            let each = match each(gain) {
+                each if each.len() < 2 => String::new(),
+                each => format!("; {}", each.join(", ")),
             };
             return format!("With {file}: {}, from {remedy}{each}", gain.whole.times("libc"));
         }
-        match &self.undecided {
-            Some(open) => format!(
+        match (&self.undecided, &self.mixed) {
+            (Some(open), _) => format!(
                 "Undecided: {} is {}, so a gain of 2 % is neither proven nor excluded; {costs}",
                 name(open.candidate),
                 open.whole.times(&name(open.against))
             ),
-            None => format!("Nothing found that helps by more than 2 %: {costs}"),
+            (None, Some(mixed)) => format!(
+                "Nothing found that helps at every thread count: {} is {}, {}; {costs}",
+                name(mixed.candidate),
+                mixed.whole.times("libc"),
+                each(mixed).join(", ")
+            ),
+            (None, None) => format!("Nothing found that helps by more than 2 %: {costs}"),
         }
     }
 }
@@ -226,7 +242,7 @@ mod tests {
     fn simpler_is_recommended_without_proven_gain() {
         assert_eq!(verdict(&GAIN, &NONE, &GAIN).recommended, DEFAULT);
         assert_eq!(verdict(&NONE, &NONE, &NONE).recommended, LIBC);
-        assert_eq!(verdict(&GAIN, &NOISE, &NONE).recommended, LIBC);
+        assert_eq!(verdict(&GAIN, &NOISE, &NONE).recommended, 2);
         let text = sentence(&verdict(&NONE, &NONE, &NONE), &[None]);
         assert_eq!(
             text,
@@ -240,6 +256,29 @@ mod tests {
         let none = comparison([DEFAULT, LIBC], &[NONE, NONE]);
         let verdict = Verdict::of(2, 5, vec![mixed([2, LIBC]), mixed([2, DEFAULT]), none]);
         assert_eq!(verdict.recommended, LIBC);
+        let text = sentence(&verdict, &[Some(2), Some(8)]);
+        let start = "Nothing found that helps at every thread count: elided is 1.33 times libc (";
+        assert!(text.starts_with(start), "{text}");
+        assert!(text.contains("), 1.84 with 2 threads, 0.96 with 8 threads; the locks"), "{text}");
+    }
+
+    #[test]
+    fn best_need_not_beat_a_default_that_loses_or_failed() {
+        let lossy = comparison([DEFAULT, LIBC], &[GAIN, [0.95, 0.96, 0.95, 0.97, 0.96]]);
+        let gain = comparison([2, LIBC], &[GAIN, NONE]);
+        let equal = comparison([2, DEFAULT], &[NONE, [1.04, 1.03, 1.05, 1.04, 1.04]]);
+        assert_eq!(Verdict::of(2, 5, vec![lossy.clone(), gain.clone(), equal]).recommended, 2);
+        let slower = comparison([2, DEFAULT], &[[0.9, 0.91, 0.9, 0.89, 0.9], NONE]);
+        assert_eq!(Verdict::of(2, 5, vec![lossy, gain.clone(), slower]).recommended, LIBC);
+        assert_eq!(Verdict::of(2, 5, vec![gain]).recommended, 2);
+    }
+
+    #[test]
+    fn gain_of_about_two_percent_is_undecided() {
+        let close = [1.01, 1.028, 1.015, 1.022, 1.02];
+        let verdict = verdict(&close, &close, &NONE);
+        assert_eq!(verdict.recommended, LIBC);
+        assert!(sentence(&verdict, &[None]).starts_with("Undecided: elided is 1.02 times libc ("));
     }
 
     #[test]
