@@ -36,7 +36,8 @@ const RANGE: (f64, f64) = (0.5, 1.1);
 pub fn of_faster_lock(evidence: &Evidence, lock: &LockEvidence) -> Option<Gain> {
     let span = lock.span.filter(|_| evidence.processors > 0.0 && evidence.seconds > 0.0)?;
     let share = lock.waits as f64 / (evidence.all_waits.max(1)) as f64;
-    let bound = processors(&span, share.min(1.0), lock.waits).min(lock_bound(&span, lock));
+    let allowed = evidence.processors;
+    let bound = processors(&span, allowed, share.min(1.0), lock.waits).min(lock_bound(&span, lock));
     let at = |part: f64| 1.0 + part * (bound - 1.0).max(0.0);
     Some(Gain {
         low: at(RANGE.0),
@@ -46,12 +47,12 @@ pub fn of_faster_lock(evidence: &Evidence, lock: &LockEvidence) -> Option<Gain> 
     })
 }
 
-/// The factor on the time in the program's own code, if no thread waited for the lock. `share` is
-/// the lock's share of all waits.
-fn processors(span: &SpanEvidence, share: f64, waits: u64) -> f64 {
+/// The factor on the time in the program's own code, if no thread waited for the lock. The process
+/// may use `allowed` processors, and `share` is the lock's share of all waits.
+fn processors(span: &SpanEvidence, allowed: f64, share: f64, waits: u64) -> f64 {
     let own = (span.running * (1.0 - span.system)).max(0.01);
     let system = (span.running * span.system * share).min(waits as f64 * SLEEP / span.seconds);
-    let idle = span.idle.min(span.waiting);
+    let idle = span.idle.min(span.waiting).min((allowed - span.running).max(0.0));
     (own + system + idle) / own
 }
 

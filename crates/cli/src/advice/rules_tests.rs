@@ -225,10 +225,20 @@ fn waits_for_signals_with_much_kernel_time_are_served_by_the_whole_process() {
 #[test]
 fn lock_whose_holder_was_not_sampled_is_bounded_by_its_queue() {
     // `nested`: all threads wait for one lock, which is held for a microsecond.
-    let span = SpanEvidence { held: None, idle: 0.5, waiting: 8.0, ..SATURATED };
+    let span = SpanEvidence { held: None, running: 1.5, idle: 0.5, waiting: 8.0, ..SATURATED };
     let of_lock = |locks| {
         let lock = LockEvidence { locks, ..lock(span, [1_000, 1_200]) };
         gain::of_faster_lock(&of(10.0, vec![lock.clone()]), &lock).unwrap().expected
     };
     assert!(of_lock(1) < 1.25 && of_lock(64) > 1.5, "{} {}", of_lock(1), of_lock(64));
+}
+
+#[test]
+fn processors_that_the_process_may_not_use_are_no_gain() {
+    let on = |idle| {
+        let span = SpanEvidence { held: Some(0.3), idle, waiting: 6.0, ..SATURATED };
+        let lock = lock(span, [400, 500]);
+        gain::of_faster_lock(&of(8.0, vec![lock.clone()]), &lock).unwrap().expected
+    };
+    assert_eq!(on(62.0), on(0.1));
 }
