@@ -55,9 +55,12 @@ impl Interval {
     fn of_ranks(values: &[f64], error: f64) -> Option<Self> {
         let count = values.len();
         let means = means_of_pairs(values);
-        let is_unlikely = |sum: &usize| rank_tail(*sum, count) <= error / 2.0;
         // The greatest unlikely sum is the number of means that lie outside, on each side.
-        let outside = (0..means.len() / 2).take_while(is_unlikely).last()?;
+        let tails = rank_parts(means.len() / 2, count).into_iter().scan(0.0, |tail, part| {
+            *tail += part;
+            Some(*tail)
+        });
+        let outside = tails.take_while(|tail| *tail <= error / 2.0).count().checked_sub(1)?;
         let [low, high] = [means[outside], means[means.len() - 1 - outside]];
         Some(Self { count, centre: middle(&means), low, high })
     }
@@ -135,17 +138,22 @@ fn middle(sorted: &[f64]) -> f64 {
 }
 
 /// The probability that the ranks of the positive ones among `count` symmetric values sum up to at
-/// most `sum`: the part of all sets of ranks with such a sum.
+/// most `sum`.
 fn rank_tail(sum: usize, count: usize) -> f64 {
-    let mut parts = vec![0.0; sum + 1];
+    rank_parts(sum, count).iter().sum()
+}
+
+/// The probabilities of the sums from 0 to `most`: the parts of all sets of ranks with such a sum.
+fn rank_parts(most: usize, count: usize) -> Vec<f64> {
+    let mut parts = vec![0.0; most + 1];
     parts[0] = 1.0;
     for rank in 1..=count {
-        for total in (0..=sum).rev() {
+        for total in (0..=most).rev() {
             let with = if total >= rank { parts[total - rank] } else { 0.0 };
             parts[total] = (parts[total] + with) / 2.0;
         }
     }
-    parts.iter().sum()
+    parts
 }
 
 /// The probability that Student's t exceeds `t`: the finite series for whole degrees of freedom
