@@ -50,6 +50,7 @@ fn main() {
                     clang.display()
                 );
                 std::fs::write(&object, []).expect("OUT_DIR can be written");
+                rerun_once_installed();
             }
         }
     }
@@ -57,4 +58,13 @@ fn main() {
     println!("cargo::rustc-env=BUILD_BPF={built}");
     let environment = std::env::var("CARGO_CFG_TARGET_ENV").expect("cargo sets it");
     println!("cargo::rustc-env=BUILD_TARGET={architecture}-linux-{environment}");
+}
+
+/// Has cargo run this script again once a program has been installed: that changes the time of its
+/// folder.
+fn rerun_once_installed() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    for folder in std::env::split_paths(&path).filter(|folder| folder.is_dir()) {
+        println!("cargo::rerun-if-changed={}", folder.display());
+    }
 }
