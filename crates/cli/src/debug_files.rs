@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use object::{Object, ReadCache};
+use unconvoy::catalogue::environment::{self, Variable};
 
 /// Opens a file whose name somebody else chose: a mapped file of a profile, or a debug file. A pipe
 /// or a device under that name would block the command, or never end.
@@ -44,10 +45,12 @@ fn is_there(path: &Path) -> bool {
 
 /// The cache of `debuginfod-find` (debuginfod_find_debuginfo(3), "Environment variables").
 fn debuginfod_cache() -> Option<PathBuf> {
-    let named = |name| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
-    named("DEBUGINFOD_CACHE_PATH")
-        .or_else(|| Some(named("XDG_CACHE_HOME")?.join("debuginfod_client")))
-        .or_else(|| Some(named("HOME")?.join(".cache/debuginfod_client")))
+    let named = |variable: Variable| {
+        std::env::var_os(variable.name).filter(|it| !it.is_empty()).map(PathBuf::from)
+    };
+    named(environment::DEBUG_FILES)
+        .or_else(|| Some(named(environment::CACHE)?.join("debuginfod_client")))
+        .or_else(|| Some(named(environment::HOME)?.join(".cache/debuginfod_client")))
 }
 
 #[cfg(test)]

@@ -130,9 +130,9 @@ invalid trace. 2: wrong options, or a file that cannot be written. 125: QEMU or
 a part of unconvoy missing. 126, 127: as in run. 130: interrupted, reported.
 
 Examples:
-  unconvoy predict -- ./server --threads 8
-  unconvoy predict --processors 4,64 --html report.html -- ./server
-  unconvoy predict --keep-trace server.parquet -- ./server
+  unconvoy predict --processors 2,8 -- ./server --threads 8
+  unconvoy predict --html report.html -- ./server --threads 32
+  unconvoy predict --keep-trace server.parquet -- ./server --threads 128
   unconvoy predict --analyse server.parquet --processors 2,128
   unconvoy predict --rate 1 --timeout 60 -- ./short
   unconvoy predict --kernel --cpus 16 -- 'find /sys -type f | wc -l'

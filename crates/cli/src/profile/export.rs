@@ -108,6 +108,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_in_csv_are_no_formulas() {
+        for name in ["=cmd()", "+1", "-1", "@sum(a)", "\t=1", "\r=1"] {
+            assert_eq!(inert(name), format!("'{name}"));
+        }
+        assert_eq!(inert("Cache::mutex_"), "Cache::mutex_");
+    }
+
+    #[test]
     fn folded_has_one_line_per_stack() {
         let stack = |frames: &[&str], ns| StackSum {
             frames: frames.iter().map(ToString::to_string).collect(),

@@ -72,8 +72,8 @@ pub struct ProfileArgs {
     /// their children. Needs root, or CAP_BPF and CAP_PERFMON.
     #[arg(long, conflicts_with_all = ["read", "lock", "load"])]
     pub kernel: bool,
-    /// Record a running process, without unconvoy's library, as root or with CAP_BPF and
-    /// CAP_PERFMON.
+    /// Record a running process, without unconvoy's library, as root or with CAP_BPF, CAP_PERFMON
+    /// and CAP_SYS_PTRACE.
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..),
           conflicts_with_all = ["program", "read", "lock", "load"])]
     pub pid: Option<u32>,

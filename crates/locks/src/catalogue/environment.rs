@@ -204,11 +204,13 @@ variables! {
          itself under `UNCONVOY_CHILDREN=0`";
     SEARCH_PATH: "PATH", [Command, Workloads], Path, "`/bin:/usr/bin`", "search path for programs";
     TEMPORARY: "TMPDIR", [Command, Workloads], Path, "`/tmp`", "directory for temporary files";
-    HOME: "HOME", [Command], Path, "", "home directory, used by the two defaults below";
+    HOME: "HOME", [Command], Path, "", "home directory, used by the defaults below";
     CONFIGURATION: "XDG_CONFIG_HOME", [Command], Path, "`$HOME/.config`",
         "directory of the host's machine file, written by `unconvoy sim --calibrate`";
     CACHE: "XDG_CACHE_HOME", [Command], Path, "`$HOME/.cache`",
-        "directory of the guest of `unconvoy predict --kernel`";
+        "directory of the guest of `unconvoy predict --kernel`, and of the default below";
+    DEBUG_FILES: "DEBUGINFOD_CACHE_PATH", [Command], Path, "`$XDG_CACHE_HOME/debuginfod_client`",
+        "cache of `debuginfod-find`, where reports look for debug files";
     TERMINAL: "TERM", [Scheduler], Form("name of a terminal"), "",
         "unset or `dumb`: `unconvoy sched --monitor` prints lines instead of a screen";
     NO_COLOUR: "NO_COLOR", [Scheduler], Anything, "",
