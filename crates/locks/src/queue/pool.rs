@@ -39,11 +39,7 @@ struct Pool {
     mapped: AtomicU32,
 }
 
-static POOL: Pool = Pool {
-    stripes: [const { Stripe(AtomicU64::new(0)) }; STRIPES],
-    chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
-    mapped: AtomicU32::new(0),
-};
+static POOL: Pool = Pool::new();
 
 impl NodeMemory for Native {
     fn take_node() -> *mut Node<Native> {
@@ -57,6 +53,14 @@ impl NodeMemory for Native {
 }
 
 impl Pool {
+    const fn new() -> Self {
+        Pool {
+            stripes: [const { Stripe(AtomicU64::new(0)) }; STRIPES],
+            chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
+            mapped: AtomicU32::new(0),
+        }
+    }
+
     fn stripe(&self) -> &Stripe {
         let here = 0u8;
         // Stacks are megabytes apart; frames within one stack are much closer than 64 KiB.
@@ -74,11 +78,12 @@ impl Pool {
         let first = self.stripe();
         let others = self.stripes.iter().filter(|&other| !ptr::eq(other, first));
         loop {
-            // Try the caller's own stripe, then a new chunk for it, then any other stripe.
+            // Another thread may have returned the nodes that this one took, to its own stripe. So
+            // other stripes come before a new chunk, or the pool would grow with every such return.
             let node = self
                 .pop(first)
-                .or_else(|| self.map(first))
-                .or_else(|| others.clone().find_map(|stripe| self.pop(stripe)));
+                .or_else(|| others.clone().find_map(|stripe| self.pop(stripe)))
+                .or_else(|| self.map(first));
             match node {
                 Some(node) => return node,
                 // More threads wait than there is memory for. Retry until one returns its node.
@@ -134,6 +139,9 @@ impl Pool {
     /// is exhausted.
     #[cold]
     fn map(&self, stripe: &Stripe) -> Option<*mut Node<Native>> {
+        if self.mapped.load(Relaxed) as usize >= CHUNKS {
+            return None;
+        }
         // SAFETY: a fresh anonymous mapping at an arbitrary address.
         let page = unsafe {
             rustix::mm::mmap_anonymous(
@@ -193,5 +201,35 @@ impl Reserve {
         index.ok().map(|index| unsafe {
             self.chunks.get().cast::<[u8; CHUNK_BYTES]>().add(index as usize).cast()
         })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::sync_channel;
+
+    /// Waiters leave abandoned nodes to other threads, which return them.
+    #[test]
+    fn pool_does_not_grow_if_other_threads_return_the_nodes() {
+        static POOL: Pool = Pool::new();
+        const ROUNDS: usize = 32;
+        std::thread::scope(|scope| {
+            // Of several threads, at least one has another stripe than this thread.
+            for _ in 0..8 {
+                let (send, receive) = sync_channel::<usize>(1);
+                scope.spawn(move || {
+                    for node in receive {
+                        // SAFETY: taken below, and not in use.
+                        unsafe { POOL.give(ptr::with_exposed_provenance_mut(node)) };
+                    }
+                });
+                for _ in 0..ROUNDS * CHUNK_NODES {
+                    send.send(POOL.take().expose_provenance()).expect("a receiver");
+                }
+            }
+        });
+        let mapped = POOL.mapped.load(Relaxed) as usize;
+        assert!(mapped < ROUNDS, "{mapped} chunks");
     }
 }
