@@ -61,7 +61,7 @@ pub fn serve<P: Primitive>(
     let mut margin = Margin::default();
     let (mut idle, mut pause) = (0, 0);
     let (mut last, mut polled_before) = (P::now(), control.polled.sum());
-    let (mut capacity, mut events_before) = (1.0, control.pollers.polled());
+    let (mut capacity, mut events_before) = (None, control.pollers.polled());
     counters.starts.fetch_add(1, Relaxed);
     sensor.begin(P::now());
     while idle < IDLE_INTERVALS {
@@ -91,7 +91,7 @@ pub fn serve<P: Primitive>(
         });
         if let Some(reading) = reading {
             counters.record(reading);
-            capacity = reading.capacity;
+            capacity = Some(reading.capacity);
             control.pollers.set_room(reading, target);
         }
         control.slots.set_target(target);
@@ -110,7 +110,9 @@ pub fn serve<P: Primitive>(
     control.slots.set_target(0);
     control.set_overload(0.0);
     control.omit(0);
-    control.pollers.assume_processors(capacity as u32);
+    if let Some(capacity) = capacity {
+        control.pollers.assume_processors(capacity as u32);
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -151,7 +153,9 @@ mod tests {
     #[test]
     fn stopped_controller_serves_no_interval() {
         let (control, counters) = (LoadControl::<Native>::new(), counters());
+        control.pollers.assume_processors(4);
         serve(&control, &mut Listed(vec![9.5]), &counters, &AtomicU32::new(1));
         assert_eq!(counters.ticks.load(Relaxed), 0);
+        assert!(!control.pollers.is_crowded(), "it knows no better number of processors");
     }
 }

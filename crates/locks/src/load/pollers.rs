@@ -140,9 +140,10 @@ impl<P: Primitive> Pollers<P> {
         self.processors.store(processors, Relaxed);
     }
 
-    /// Forgets the pollers of a parent process.
+    /// Forgets the pollers of a parent process, and what its controller found.
     pub(super) fn reset(&self) {
         self.polling.store(0, Relaxed);
+        self.assume_processors(self.processors.load(Relaxed));
     }
 }
 
@@ -197,6 +198,16 @@ mod tests {
         assert_eq!(pollers.wakeable(8, now + ALL_EVERY_NS + 1), 8);
         pollers.assume_processors(16);
         assert_eq!(pollers.wakeable(8, 2 * now), 15, "not fewer than processors are free");
+    }
+
+    #[test]
+    fn child_process_has_its_parents_processors_but_not_its_load() {
+        let pollers = Pollers::<Native>::new();
+        pollers.assume_processors(2);
+        pollers.set_room(Reading::of_runnable(64.0, 2.0), 0);
+        assert!(pollers.is_crowded());
+        pollers.reset();
+        assert!(!pollers.is_crowded() && pollers.enter());
     }
 
     #[test]
