@@ -176,6 +176,10 @@ impl<P: Primitive, C: Contention> WaitedLock for WaitedMutex<'_, P, C> {
         self.state.set_parked_bit()
     }
 
+    fn can_reserve(&self) -> bool {
+        C::RESERVES
+    }
+
     fn reserve(&self) {
         self.state.reserve();
     }

@@ -174,6 +174,8 @@ unsafe impl<P: NodeMemory> Contention for Elided<P> {
         self.lock.set_parked_bit()
     }
 
+    const RESERVES: bool = true;
+
     fn reserve(&self) {
         self.refuse_in_transaction();
         self.lock.reserve();

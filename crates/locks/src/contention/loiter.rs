@@ -293,9 +293,8 @@ impl<P: NodeMemory> Loiter<P> {
                 backoff.wait::<P>();
             }
         };
-        if demanded {
-            self.advise(DEMAND, false);
-        }
+        // Even if another thread raised it: the standby of a `fork`'s parent cannot lower it here.
+        self.advise(DEMAND, false);
         outcome
     }
 }
@@ -329,8 +328,8 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
         let mut next_check = joined + CHECK_INTERVAL_NS;
         let mut waiting = |now| {
             if now >= next_check {
-                // A free but reserved word is checked every turn: OVERRULE_NS counts from the first
-                // look.
+                // A free word that is left to another is checked every turn: the time after which it
+                // may be taken counts from the first look.
                 barged.set(!self.stays_away(&mut watch, now, turn) && self.barge(&overrule, now));
                 if overrule.free_since.get().is_none() {
                     next_check = now + CHECK_INTERVAL_NS;
@@ -360,6 +359,8 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
     }
 
     by_its_word!();
+
+    const RESERVES: bool = true;
 
     fn reserve(&self) {
         self.word.reserve();

@@ -187,8 +187,10 @@ pub unsafe trait Contention: Send + Sync {
     /// is free.
     fn set_parked_bit(&self) -> bool;
 
-    /// Has the release of a held lock reserve it for a parked waiter, for a bounded time. Most
-    /// algorithms do not.
+    /// Whether a lock can be [reserved](Self::reserve).
+    const RESERVES: bool = false;
+
+    /// Has the release of a held lock reserve it for a parked waiter, for a bounded time.
     fn reserve(&self) {}
 
     /// Acquires the lock if it is reserved. For a thread that was parked.

@@ -206,7 +206,7 @@ impl<X: Context> Wait<'_, X> {
     /// again after [`OVERTAKEN_NS`] has the next release reserve the lock for the waiter that it
     /// wakes, and that waiter does the same for the next one.
     pub fn park(&self) -> bool {
-        if self.is_overtaken() {
+        if self.lock.can_reserve() && self.is_overtaken() {
             self.reserve();
         }
         let ends = [self.deadline, self.lock.retry_at()];
@@ -216,6 +216,12 @@ impl<X: Context> Wait<'_, X> {
         }
         self.reserve();
         true
+    }
+
+    /// Whether the thread was woken at the lock before this wait: as a waiter that had been requeued
+    /// to it.
+    pub(super) fn is_requeued(&self) -> bool {
+        self.process.thread_state().requeued_at == core::ptr::from_ref(self.eventcount).addr()
     }
 
     /// Whether the thread has parked before in this wait, the wait is long, and sections since that

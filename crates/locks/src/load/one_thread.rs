@@ -62,6 +62,7 @@ pub(crate) struct Busy {
     pub(crate) unwatched: Cell<bool>,
     pub(crate) checks: Cell<u32>,
     pub(crate) parked: Cell<u32>,
+    pub(crate) cannot_be_reserved: bool,
     /// Number of times that the lock was reserved.
     pub(crate) reserved: Cell<u32>,
 }
@@ -74,6 +75,10 @@ impl WaitedLock for Busy {
     fn set_parked_bit(&self) -> bool {
         self.parked.set(self.parked.get() + 1);
         true
+    }
+
+    fn can_reserve(&self) -> bool {
+        !self.cannot_be_reserved
     }
 
     fn reserve(&self) {

@@ -188,6 +188,17 @@ fn long_wait_has_the_lock_reserved_for_it_and_for_the_next() {
 }
 
 #[test]
+fn lock_that_cannot_be_reserved_leaves_the_reservation_to_others() {
+    let (process, eventcount) = (OneThread::new(), Eventcount::new());
+    let lock = Busy { cannot_be_reserved: true, ..Busy::default() };
+    let mut wait = process.wait(&eventcount, &lock);
+    (wait.begin, wait.deadline) = (Native::now() - OVERTAKEN_NS, Some(Native::now()));
+    wait.park();
+    wait.park();
+    assert!(lock.reserved.get() == 0 && process.control.may_reserve(Native::now()));
+}
+
+#[test]
 fn lock_is_not_reserved_while_sections_are_short() {
     let (process, eventcount) = (OneThread::new(), Eventcount::new());
     let reserved_after = |progress| {

@@ -38,6 +38,10 @@ pub trait WaitedLock {
     fn try_lock(&self) -> bool;
     /// Sets the parked bit if the lock is held; returns false if it is free.
     fn set_parked_bit(&self) -> bool;
+    /// Whether the lock can be reserved.
+    fn can_reserve(&self) -> bool {
+        false
+    }
     /// Has the next release reserve the lock for a waiter that it wakes, for a bounded time, if the
     /// lock is held and can be reserved.
     fn reserve(&self) {}

@@ -43,6 +43,16 @@ fn waiter_takes_a_lock_whose_owner_is_gone() {
     assert_eq!(lock.advice.load(Relaxed), 0);
 }
 
+/// A child of `fork` has the demand of a standby of its parent.
+#[test]
+fn waiter_ends_a_demand_that_no_standby_will_end() {
+    let lock = Loiter::<Native>::unlocked();
+    lock.advise(DEMAND, true);
+    assert!(!lock.try_lock_without_barging());
+    assert_eq!(lock.attempt(&mut |_: u64| Verdict::Spin), Outcome::Acquired);
+    assert!(!lock.is_demanded());
+}
+
 #[test]
 fn one_in_many_waits_begins_to_watch() {
     let lock = Loiter::<Native>::unlocked();
