@@ -367,7 +367,8 @@ impl<R: Rules> LoadManager for ControlWith<R> {
             claim: None,
             has_slept: false,
             reported: false,
-            parked: false,
+            // Like a thread that was parked, a requeued one has others to wake.
+            parked: wait.is_requeued(),
             sleeps: 0,
             holder: None,
             rules: PhantomData,

@@ -106,6 +106,22 @@ fn exchange_goes_before_free_slot() {
     Control::end_wait(waiter, &wait);
 }
 
+#[test]
+fn requeued_waiter_that_sleeps_passes_wakeup_on() {
+    let (process, eventcount) = (OneThread::new(), Eventcount::new());
+    let lock = Busy { progress: 1, ..Busy::default() };
+    let requeued_at = core::ptr::from_ref(&eventcount).addr();
+    process.set_thread_state(ThreadState { requeued_at, ..ThreadState::default() });
+    let wait = process.wait(&eventcount, &lock);
+    process.control.slots.set_target(1);
+    process.control.sleep.store(1_000_000, Relaxed);
+    let mut waiter = Control::begin_wait(&wait, Native::now());
+    assert!(leaves(&mut waiter, &wait, 100));
+    Control::block(&mut waiter, &wait);
+    assert_eq!(lock.parked.get(), 1);
+    assert!(Control::end_wait(waiter, &wait).parked, "other threads may be parked still");
+}
+
 /// Woken parkers of a lock slept for load, and the others stayed parked for .1 s at a busy lock.
 #[test]
 fn parker_that_sleeps_passes_wakeup_on() {
