@@ -137,7 +137,8 @@ pub const CONTENTION_MANAGERS: &[ContentionManager] = &[
         order: Order::Barging(100),
         polls: "front: the word; others: own line",
         class: Class::YieldsToPreempted(
-            "when the front leaves the queue, to a waiter in the middle of joining it",
+            "when the front leaves the queue, to a waiter in the middle of joining it; while the \
+             lock is reserved, to the thread that it is reserved for",
         ),
         purpose: Purpose::For("everything"),
         source: "Dice 2017; He, Scherer and Scott 2005",
@@ -264,7 +265,8 @@ pub const CONTENTION_MANAGERS: &[ContentionManager] = &[
         order: Order::Barging(100),
         polls: "as `loiter`; sections without conflicts run in parallel",
         class: Class::YieldsToPreempted(
-            "when the front leaves the queue, to a waiter in the middle of joining it",
+            "when the front leaves the queue, to a waiter in the middle of joining it; while the \
+             lock is reserved, to the thread that it is reserved for",
         ),
         purpose: Purpose::For("processors with transactions (Intel RTM)"),
         source: "Rajwar and Goodman 2001; glibc's elision",

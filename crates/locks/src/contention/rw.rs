@@ -1,7 +1,7 @@
 //! A reader-writer lock: readers share, a writer is exclusive.
 //!
 //! One word holds the number of readers and the writer bit. A second word counts the waiting
-//! writers; only readers of a writer-preferring lock respect that count. Waiters poll with backoff
+//! writers, which keep out readers of a writer-preferring lock only, and the polling threads. Waiters poll with backoff
 //! and ask the load manager each turn, like the waiters of a mutex.
 //!
 //! | word | meaning |
@@ -20,7 +20,8 @@
 //! writer from the reader's first access to its last, and a try fails only because of a thread that
 //! holds the lock or is about to hold it.
 //!
-//! **Invariant 2.** A writer holds the lock from the compare-and-swap that found 0.
+//! **Invariant 2.** A writer holds the lock from the compare-and-swap that found 0, or `URGENT`
+//! alone.
 //!
 //! **Invariant 3.** A parked waiter is woken once the cause of its wait ends. (a) A writer blocked
 //! it: the writer's release finds the parked bit, even if it hands the lock to a counted reader,

@@ -58,7 +58,8 @@ impl<P: Primitive> Word<P> {
         let _ = self.0.modify(Relaxed, Relaxed, held);
     }
 
-    /// The same without an atomic read-modify-write, for the only thread of a process.
+    /// Acquires the lock if it has no holder, without an atomic read-modify-write, for the only thread
+    /// of a process.
     #[inline]
     pub(super) fn try_lock_alone(&self) -> bool {
         let is_free = self.is_free();
@@ -86,7 +87,8 @@ impl<P: Primitive> Word<P> {
         self.0.compare_exchange(HELD | RESERVED, RESERVED, Release, Relaxed).is_ok()
     }
 
-    /// The same without an atomic read-modify-write, for the only thread of a process.
+    /// As [`unlock`](Self::unlock), without an atomic read-modify-write, for the only thread of a
+    /// process. Also returns false if the lock is to be reserved.
     #[inline]
     pub(super) fn unlock_alone(&self) -> bool {
         let is_released = self.0.load(Relaxed) == HELD;

@@ -1,7 +1,8 @@
 //! The threads that poll for events, and how many may.
 //!
 //! The controller publishes the number of processors that no other thread wants, and at most that
-//! many threads poll. Without a controller, the limit is the number of processors less one.
+//! many threads poll for long. Without a controller, the limit is the number of processors less
+//! one.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -31,7 +31,7 @@
 //!
 //! **Invariant 4.** The parked bit (see `Contention`) is the low bit of `tail`. A joining waiter's
 //! swap may drop the bit; the waiter restores it before its first poll, and so before it can hold
-//! and release the lock. Hence at most one release misses the bit.
+//! and release the lock. Hence only releases of the threads before it miss the bit.
 //!
 //! **Invariant 5.** In the child of a `fork`, the parent's waiters do not exist. Their links may be
 //! incomplete and are not followed: the holder's node and all nodes of another generation count as
