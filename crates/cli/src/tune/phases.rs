@@ -81,6 +81,7 @@ mod tests {
     fn record(rounds: &[(f64, [u32; 2])]) -> Record {
         let plan = Plan {
             program: vec!["server".to_string()],
+            files: Vec::new(),
             threads: vec![None],
             metric: Metric { name: "rate".to_string(), regex: None, lower_is_better: false },
             error_rate: 0.05,

@@ -20,6 +20,9 @@ use crate::messages::search as messages;
 /// Greatest number of races in a search, which share the error rate.
 const RACES: f64 = 3.0;
 
+/// No run takes that long.
+const LONGEST_RUN_S: f64 = 1e9;
+
 /// Version of the JSON format.
 pub const SCHEMA: &str = "unconvoy-tune-1";
 
@@ -63,6 +66,9 @@ pub struct Record {
 pub struct Plan {
     /// The program and its arguments, with placeholders.
     pub program: Vec<String>,
+    /// The program's file and the library: path, size and time of change.
+    #[serde(default)]
+    pub files: Vec<String>,
     /// A single null if the program takes none.
     pub threads: Vec<Option<u32>>,
     pub metric: Metric,
@@ -161,11 +167,11 @@ impl Record {
             run.candidate < candidates
                 && (1..=self.runs.len()).contains(&run.round)
                 && run.metric > 0.0
-                && run.wall_s >= 0.0
+                && (0.0..LONGEST_RUN_S).contains(&run.wall_s)
         };
         self.runs.iter().all(is_possible)
             && self.withdrawn.iter().all(|it| it.candidate < candidates)
-            && self.confirmed.is_none_or(|index| index < candidates)
+            && self.confirmed.is_none_or(|index| index < self.candidates.len())
             && (self.candidates.is_empty() || self.candidates.len() > DEFAULT)
     }
 

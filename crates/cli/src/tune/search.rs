@@ -49,11 +49,13 @@ pub fn search(args: &TuneArgs) -> anyhow::Result<u8> {
     if let Some(warning) = executable::warning(program) {
         return Err(Refusal::usage(warning).into());
     }
-    let plan = plan(args)?;
+    let mut plan = plan(args)?;
     let output = args.output.clone().unwrap_or_else(|| named_after(program));
     let state = args.json.clone().unwrap_or_else(|| file::state(&output));
     check_outputs(args, &output, &state)?;
     let library = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
+    let files = [executable::resolve(program), Some(library.clone())];
+    plan.files = files.iter().flatten().filter_map(|path| version(path)).collect();
     let interrupts = Interrupts::install()?;
     let mut record = Record::begin(plan, Context::capture());
     // The user can still act on it.
@@ -92,6 +94,7 @@ pub fn search(args: &TuneArgs) -> anyhow::Result<u8> {
     };
     let ended = session.search();
     session.progress.finish();
+    session.record.elapsed_s = session.elapsed();
     let record = session.record;
     conclude(args, record, shown, ended, &output, &state)
 }
@@ -100,12 +103,25 @@ fn plan(args: &TuneArgs) -> Result<Plan, Refusal> {
     let counts = || LOADS.map(|load| load * processors()).to_vec();
     Ok(Plan {
         program: args.program.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        files: Vec::new(),
         threads: args.measured.thread_counts(&args.program, counts)?,
         metric: args.measured.compared(),
         error_rate: args.error_rate,
         seed: args.measured.seed(),
         budget_s: args.budget.as_secs_f64(),
     })
+}
+
+/// `/usr/bin/server, 16280 bytes, changed at 1795859000 s`: another build differs.
+fn version(path: &Path) -> Option<String> {
+    let file = path.canonicalize().ok()?;
+    let metadata = file.metadata().ok()?;
+    Some(format!(
+        "{}, {} bytes, changed at {} s",
+        file.display(),
+        metadata.len(),
+        std::os::unix::fs::MetadataExt::mtime(&metadata)
+    ))
 }
 
 /// `server.toml` for `/usr/bin/server`.
@@ -152,7 +168,10 @@ fn conclude(
     let mut status = match ended {
         Ok(()) => 0,
         Err(Stop::Refused(refusal)) if record.runs.is_empty() => return Err(refusal.into()),
-        Err(Stop::Refused(refusal)) => ended_by(&mut record, refusal.message, 1),
+        Err(Stop::Refused(refusal)) => {
+            complain(&refusal.message);
+            ended_by(&mut record, refusal.message, 1)
+        }
         Err(Stop::Failed(failure)) => {
             complain(&failure.to_string());
             ended_by(&mut record, failure.brief(), 1)

@@ -86,7 +86,7 @@ impl Session<'_> {
         self.confirm(best, &budget)
     }
 
-    fn elapsed(&self) -> f64 {
+    pub fn elapsed(&self) -> f64 {
         self.before_s + self.started.elapsed().as_secs_f64()
     }
 
