@@ -64,12 +64,6 @@ impl Plan {
         }
     }
 
-    /// Returns the number of runs of a cell for legends: `5 runs`, `up to 40 runs`.
-    pub fn run_count(&self) -> String {
-        let up_to = if self.precision.is_some() { "up to " } else { "" };
-        format!("{up_to}{} runs", self.runs)
-    }
-
     /// Returns the configurations' names.
     pub fn names(&self) -> Vec<String> {
         self.configurations.iter().map(|configuration| configuration.name.clone()).collect()

@@ -35,6 +35,18 @@ pub struct Record {
     pub runs: Vec<Run>,
 }
 
+impl Record {
+    /// The number of runs of a cell for legends: `5 runs`, `3 to 40 runs`.
+    pub fn run_count(&self) -> String {
+        let counts = || self.summary.iter().map(|cell| cell.metric.count);
+        match (counts().min().unwrap_or(0), counts().max().unwrap_or(0)) {
+            (1, 1) => "1 run".to_string(),
+            (least, most) if least == most => format!("{most} runs"),
+            (least, most) => format!("{least} to {most} runs"),
+        }
+    }
+}
+
 /// The compared quantity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metric {

@@ -83,8 +83,8 @@ pub(crate) fn machine_is_loaded(load: f64, processors: u32) -> String {
 
 pub(crate) fn too_few_runs(runs: u32, fewest: usize) -> String {
     format!(
-        "{runs} runs per cell show no spread, so no difference is significant: use --runs {fewest} \
-         or more"
+        "with less than {fewest} runs per cell no difference is significant: use --runs {fewest} or \
+         more, not {runs}"
     )
 }
 

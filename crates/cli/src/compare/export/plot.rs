@@ -127,6 +127,6 @@ fn panel(
 /// Returns what was measured, and on which machine.
 fn caption(record: &Record) -> String {
     let partial = if record.complete { "" } else { "INCOMPLETE, " };
-    let runs = record.plan.run_count();
+    let runs = record.run_count();
     format!("{partial}median of {runs}, band: smallest to largest. {}", record.context.line())
 }

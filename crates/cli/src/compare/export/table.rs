@@ -28,6 +28,9 @@ pub fn render(record: &Record) -> String {
         }
         text.push_str(&format!("{}\n", legend(record)));
     }
+    if let Some(why) = record.ended_by.as_ref().filter(|_| !record.complete) {
+        text.push_str(&format!("INCOMPLETE: {why}\n"));
+    }
     text.push_str(&format!("{}\n{}\n", record.context.line(), record.conclusion));
     text
 }
@@ -96,7 +99,11 @@ fn cpu_heading(record: &Record) -> &'static str {
 
 fn metric(record: &Record, spread: &Spread) -> String {
     let unit = if record.metric.is_wall_time() { Unit::Seconds } else { Unit::Plain };
-    format!("{} ± {:.1} %", unit.show(spread.median), 100.0 * spread.relative())
+    let median = unit.show(spread.median);
+    if spread.count < 2 {
+        return median; // one run shows no spread
+    }
+    format!("{median} ± {:.1} %", 100.0 * spread.relative())
 }
 
 fn cpu(summary: &Summary) -> String {
@@ -113,7 +120,7 @@ fn ratio(summary: &Summary) -> String {
 
 fn legend(record: &Record) -> String {
     let better = if record.metric.lower_is_better { "lower" } else { "higher" };
-    let runs = record.plan.run_count();
+    let runs = record.run_count();
     let mut text = format!(
         "{}: median of {runs} ± median absolute deviation, {better} is better",
         record.metric.name
