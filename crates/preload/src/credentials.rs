@@ -41,8 +41,9 @@ stand_in! {
 /// `PR_SET_SECCOMP` installs a filter.
 fn with_option(option: c_int, call: &dyn Fn() -> c_int) -> c_int {
     if matches!(option, libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP) {
-        confine();
-        profile::confine();
+        if confine() {
+            profile::confine();
+        }
     }
     call()
 }

@@ -40,6 +40,15 @@ mod variables;
 
 /// Runs when the library is loaded: after libc's constructors, before the program's.
 extern "C" fn begin() {
+    // SAFETY: the calling thread's own `errno`, which is 0 when `main` starts.
+    let errno = unsafe { &mut *libc::__errno_location() };
+    let before = *errno;
+    set_up();
+    *errno = before;
+}
+
+fn set_up() {
+    runtime::remember_standard_error();
     real::find_all();
     init::find_all();
     credentials::find_all();

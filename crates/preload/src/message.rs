@@ -1,48 +1,10 @@
 //! The messages that the library prints on standard error, one function each.
-//!
-//! A message is one line in a buffer on the stack: the library may print it inside a program's
-//! malloc or with a lock held, so neither formatting nor printing allocates or locks.
 
-use core::fmt::{self, Write as _};
+use core::fmt::Write as _;
 use std::io;
 
 use unconvoy_locks::catalogue::Entry;
-
-/// One line for standard error, cut at 511 bytes.
-pub(crate) struct Line {
-    bytes: [u8; 512],
-    length: usize,
-}
-
-impl Line {
-    fn new(text: fmt::Arguments<'_>) -> Self {
-        let mut line = Line { bytes: [0; 512], length: 0 };
-        let _ = write!(line, "unconvoy: {text}"); // `write_str` never fails
-        line
-    }
-
-    pub(crate) fn print(mut self) {
-        let (text, rest) = self.bytes.split_at_mut(self.length);
-        // A variable's value must not break the line.
-        text.iter_mut().filter(|byte| byte.is_ascii_control()).for_each(|byte| *byte = b'?');
-        rest[0] = b'\n';
-        // SAFETY: the buffer holds `length` bytes and the line break. If standard error takes no
-        // bytes, nothing can be done.
-        let _ = unsafe {
-            syscalls::syscall!(syscalls::Sysno::write, 2, self.bytes.as_ptr(), self.length + 1)
-        };
-    }
-}
-
-impl fmt::Write for Line {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = &mut self.bytes[self.length..511];
-        let fits = text.len().min(room.len());
-        room[..fits].copy_from_slice(&text.as_bytes()[..fits]);
-        self.length += fits;
-        Ok(())
-    }
-}
+use unconvoy_locks::runtime::Line;
 
 /// libc lacks the function `name`, which the program has called.
 pub(crate) fn missing_libc_function(name: &str) -> Line {
@@ -169,15 +131,9 @@ pub(crate) fn unwritable_metrics(path: &str, error: &io::Error) -> Line {
 
 #[cfg(test)]
 mod tests {
-    use unconvoy_locks::catalogue::{LOAD, SENSOR};
+    use unconvoy_locks::catalogue::LOAD;
 
     use super::*;
-
-    impl Line {
-        fn text(&self) -> &str {
-            core::str::from_utf8(&self.bytes[..self.length]).expect("the samples fit")
-        }
-    }
 
     #[test]
     fn every_message() {
@@ -216,13 +172,5 @@ mod tests {
             .lines()
             .filter(|line| line.starts_with("pub(crate) fn ") && line.contains("-> Line"));
         assert_eq!(functions.count(), lines.len(), "message functions, and samples above");
-    }
-
-    #[test]
-    fn long_line_is_cut_and_printed_with_line_break() {
-        let value = "x".repeat(600);
-        let line = unknown_name("UNCONVOY_SENSOR", &value, SENSOR);
-        assert_eq!(line.length, 511);
-        line.print();
     }
 }

@@ -209,9 +209,35 @@ fn object(address: *const c_void) -> *mut c_void {
 /// Whether the program's calls reach this library. A definition in the program itself, or in a
 /// library loaded before this one, such as a statically linked sanitizer, takes precedence.
 pub(crate) fn is_in_front() -> bool {
-    // SAFETY: only looks up a name.
-    let called = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_mutex_lock".as_ptr()) };
-    object(called) == object(is_in_front as *const c_void)
+    let names = [c"pthread_mutex_lock", c"pthread_mutex_unlock", c"pthread_rwlock_rdlock"];
+    // SAFETY: only looks up names.
+    let called = names.map(|name| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) });
+    // A program at fixed addresses that takes a function's address has an entry for it, through
+    // which it calls the function that others define.
+    let definition = called.into_iter().find(|&address| !is_entry_for_other_object(address));
+    definition.is_none_or(|address| object(address) == object(is_in_front as *const c_void))
+}
+
+/// Whether the symbol at `address` is undefined in its object: an entry of its procedure linkage
+/// table (System V ABI, AMD64 supplement, "Function Addresses").
+fn is_entry_for_other_object(address: *const c_void) -> bool {
+    unsafe extern "C" {
+        fn dladdr1(
+            address: *const c_void,
+            info: *mut libc::Dl_info,
+            extra: *mut *mut c_void,
+            flags: c_int,
+        ) -> c_int;
+    }
+    const RTLD_DL_SYMENT: c_int = 1;
+    const SHN_UNDEF: u16 = 0;
+    let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let mut symbol = ptr::null_mut();
+    // SAFETY: fills both if the address is in a loaded object, whose symbols stay mapped.
+    unsafe {
+        dladdr1(address, info.as_mut_ptr(), &raw mut symbol, RTLD_DL_SYMENT) != 0
+            && symbol.cast::<libc::Elf64_Sym>().as_ref().is_some_and(|it| it.st_shndx == SHN_UNDEF)
+    }
 }
 
 /// The `clock_gettime` of a library that fakes both the time and the deadlines of condition

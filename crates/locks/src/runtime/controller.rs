@@ -26,6 +26,7 @@ use super::sensor::bpf;
 use super::sensor::choice::{Choice, ChosenSensor};
 #[cfg(not(tsan))]
 use super::sensor::file::File;
+use super::stderr::Line;
 use crate::load::LoadControl;
 use crate::load::controller::{Counters, serve};
 use crate::load::sensor::{Reading, Sensor};
@@ -248,27 +249,21 @@ pub fn is_filtered() -> bool {
 }
 
 /// Prevents controllers in this process and its children, because the process is about to install a
-/// filter of system calls. On return no controller runs.
-pub fn confine() {
-    if is_this_process() {
+/// filter of system calls. On return no controller runs. Returns false, without effect, in a child
+/// that shares its parent's memory.
+pub fn confine() -> bool {
+    Native::generation(); // the child of a bare `clone` has state of its own from here on
+    let is_this_process = is_this_process();
+    if is_this_process {
         CONFINED.store(true, SeqCst);
         slice::confine();
         without_controller(|| ());
     }
+    is_this_process
 }
 
-/// Writes a line to standard error without allocating or locking.
 fn print_line(text: impl core::fmt::Display) {
-    struct StandardError;
-    impl core::fmt::Write for StandardError {
-        fn write_str(&mut self, part: &str) -> core::fmt::Result {
-            use syscalls::{Sysno, syscall};
-            // SAFETY: the text is valid for its length. A failed write cannot be reported.
-            let _ = unsafe { syscall!(Sysno::write, 2, part.as_ptr(), part.len()) };
-            Ok(())
-        }
-    }
-    let _ = core::fmt::Write::write_fmt(&mut StandardError, format_args!("unconvoy: {text}\n"));
+    Line::new(format_args!("{text}")).print();
 }
 
 /// Like [`body`], for a process under a filter of system calls: makes no call that old filters do

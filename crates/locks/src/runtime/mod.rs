@@ -26,6 +26,8 @@ mod sample;
 #[cfg(not(loom))]
 pub mod sensor;
 #[cfg(not(loom))]
+mod stderr;
+#[cfg(not(loom))]
 mod thread_state;
 
 #[cfg(not(loom))]
@@ -42,6 +44,9 @@ pub use readers::forget_other_readers;
 #[doc(hidden)]
 #[cfg(not(loom))]
 pub use sample::{WaitSample, present_sample, sample_waits};
+#[doc(hidden)]
+#[cfg(not(loom))]
+pub use stderr::{Line, remember_standard_error, without_signals};
 #[doc(hidden)]
 #[cfg(not(loom))]
 pub use thread_state::{
