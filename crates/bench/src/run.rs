@@ -1,6 +1,7 @@
 //! One run of a workload program, and the `name value` lines that it prints.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
@@ -18,24 +19,6 @@ use unconvoy::catalogue::environment;
 
 /// Time beyond the window after which a program is considered hung.
 pub const GRACE: Duration = Duration::from_secs(60);
-
-/// Variables that are removed from every run's environment and set only where needed.
-const VARIABLES: [&str; 14] = [
-    environment::PRELOAD.name,
-    environment::LOCK.name,
-    environment::LOAD_MANAGER.name,
-    environment::CONTROL_POLICY.name,
-    environment::LOAD_SENSOR.name,
-    environment::BPF.name,
-    environment::INTERVAL.name,
-    environment::SLEEP.name,
-    environment::BACKOFF.name,
-    environment::NESTED.name,
-    environment::RULES.name,
-    environment::STATS.name,
-    environment::SPECIAL_SET.name,
-    environment::CHILDREN.name,
-];
 
 /// Values that a program printed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -136,17 +119,26 @@ impl<'a> Job<'a> {
     ///
     /// The program cannot be started.
     pub fn start(self, programs: &Programs) -> anyhow::Result<Running> {
-        let Self { program, words, setup, environment, time_limit, name } = self;
-        let path = programs.workload(program);
-        let mut command = Command::new(&path);
-        command.args(words);
-        for name in VARIABLES {
-            command.env_remove(name);
+        let path = programs.workload(self.program);
+        let command = self.command(&path, programs.library());
+        let Self { setup, time_limit, name, .. } = self;
+        let meter = Meter::begin();
+        let child =
+            child::Running::start(command).with_context(|| messages::cannot_start(&path))?;
+        Ok(Running { child, name, notice: setup.notice(), time_limit, meter })
+    }
+
+    /// Returns the command that starts the program in `path` with this `library`.
+    fn command(&self, path: &Path, library: &Path) -> Command {
+        let mut command = Command::new(path);
+        command.args(&self.words);
+        for variable in environment::of_library() {
+            command.env_remove(variable.name);
         }
-        if setup != Setup::Libc {
-            command.env(environment::PRELOAD.name, programs.library());
+        if self.setup != Setup::Libc {
+            command.env(environment::PRELOAD.name, library);
         }
-        command.envs(match setup {
+        command.envs(match self.setup {
             Setup::Named(pair) => {
                 vec![
                     (environment::LOCK.name, pair.lock),
@@ -159,11 +151,8 @@ impl<'a> Job<'a> {
         if energy::counters().is_ok() {
             command.env(energy::WINDOW, "1");
         }
-        command.envs(environment);
-        let meter = Meter::begin();
-        let child =
-            child::Running::start(command).with_context(|| messages::cannot_start(&path))?;
-        Ok(Running { child, name, notice: setup.notice(), time_limit, meter })
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
     }
 }
 
@@ -260,6 +249,19 @@ mod tests {
             ),
             (Some(4.0), Some(12.5), None, None)
         );
+    }
+
+    #[test]
+    fn command_has_no_setting_of_the_user() {
+        let job = Job::new("counter", Vec::new(), Setup::Default, GRACE);
+        let command = job.command(Path::new("counter"), Path::new("/x/libunconvoy.so"));
+        let variables: Vec<_> = command.get_envs().collect();
+        for variable in environment::of_library() {
+            let value = (variable.name == "LD_PRELOAD").then(|| "/x/libunconvoy.so".as_ref());
+            assert!(variables.contains(&(variable.name.as_ref(), value)), "{}", variable.name);
+        }
+        let is_removed = |name: &str| variables.contains(&(name.as_ref(), None));
+        assert!(is_removed("UNCONVOY_REPLACE") && is_removed("UNCONVOY_STRATEGY"));
     }
 
     #[test]
