@@ -68,7 +68,13 @@ fn of_think_time(grid: &Grid, think: u64) -> Vec<Table> {
     );
     let is_measured =
         |table: &Table| table.rows.iter().flatten().skip(1).any(|field| field.contains('('));
-    tables.extend([energy, latency].into_iter().filter(is_measured));
+    let longest = table(
+        grid,
+        think,
+        format!("Longest time to acquire, ms; think {think} ns"),
+        metric("max_ns", 1e6),
+    );
+    tables.extend([energy, latency, longest].into_iter().filter(is_measured));
     tables
 }
 
