@@ -30,6 +30,22 @@ impl Values {
         self.0.get(name).copied()
     }
 
+    /// Returns Jain's index of the window's operations: 0, less than any, if there were none.
+    pub fn jain(&self) -> Option<f64> {
+        self.of_operations("jain", 0.0)
+    }
+
+    /// Returns nanoseconds of processor time per operation: infinite if there were no operations.
+    pub fn cpu_ns_per_op(&self) -> Option<f64> {
+        self.of_operations("cpu_ns_per_op", f64::INFINITY)
+    }
+
+    /// Returns the value of `name`, or `worst` for a window without operations, which has no such
+    /// value.
+    fn of_operations(&self, name: &str, worst: f64) -> Option<f64> {
+        if self.get("ops") == Some(0.0) { Some(worst) } else { self.get(name) }
+    }
+
     /// Adds a value that the program did not print.
     pub fn supply(&mut self, name: &str, value: f64) {
         self.0.entry(name.to_string()).or_insert(value);
@@ -262,6 +278,18 @@ mod tests {
         }
         let is_removed = |name: &str| variables.contains(&(name.as_ref(), None));
         assert!(is_removed("UNCONVOY_REPLACE") && is_removed("UNCONVOY_STRATEGY"));
+    }
+
+    #[test]
+    fn window_without_operations_has_the_worst_values() {
+        let values = |text| Values::parse(text);
+        let some = values("ops 5\njain 0.5\ncpu_ns_per_op 7\n");
+        assert_eq!((some.jain(), some.cpu_ns_per_op()), (Some(0.5), Some(7.0)));
+        for none in ["ops 0\n", "ops 0\njain 1\ncpu_ns_per_op 0\n"] {
+            let none = values(none);
+            assert_eq!((none.jain(), none.cpu_ns_per_op()), (Some(0.0), Some(f64::INFINITY)));
+        }
+        assert_eq!(values("seconds 1\n").jain(), None);
     }
 
     #[test]

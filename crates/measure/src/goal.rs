@@ -63,7 +63,8 @@ pub struct Judgement {
     /// [`Goal::text`]; empty if read from a record.
     #[serde(skip)]
     pub text: String,
-    /// The worst value, which decides; `None` if nothing was measured.
+    /// The worst value, which decides; `None` if nothing was measured. A record has no infinite
+    /// number, so an infinite value is read back as `None`.
     pub measured: Option<f64>,
     /// The limit with relation and unit.
     pub limit: String,

@@ -55,7 +55,7 @@ fn medians(grid: &Grid, metric: impl Fn(&Values) -> Option<f64>) -> Vec<(f64, St
 }
 
 fn fairness(grid: &Grid) -> Judgement {
-    let judgement = goals::FAIRNESS.judge_worst(medians(grid, |values| values.get("jain")));
+    let judgement = goals::FAIRNESS.judge_worst(medians(grid, Values::jain));
     if grid.seconds < FAIRNESS_SECONDS && judgement.measured.is_some() {
         judgement.without_verdict("needs --seconds 2 or more")
     } else {
@@ -124,9 +124,7 @@ fn ratios(
 }
 
 fn processor_time(grid: &Grid) -> Judgement {
-    goals::CPU.judge_worst(ratios(grid, ADAPTIVE, contended(grid), 0, |values| {
-        values.get("cpu_ns_per_op")
-    }))
+    goals::CPU.judge_worst(ratios(grid, ADAPTIVE, contended(grid), 0, Values::cpu_ns_per_op))
 }
 
 fn think_1_adaptive(grid: &Grid) -> Judgement {
@@ -189,16 +187,20 @@ fn tpmcs_3200(grid: &Grid) -> Judgement {
 }
 
 /// Judges the throughput of TP-MCS under load control at `load` threads per processor, relative to
-/// two threads.
+/// two threads, which must be another cell.
 fn kept(grid: &Grid, goal: &Goal, load: u32) -> Judgement {
+    const BASE: u32 = 2;
     let threads = load * grid.processors;
+    if threads == BASE {
+        return goal.not_judged(format!("this load is {BASE} threads, the base, on this machine"));
+    }
     let ratio = || {
         let row = grid.rows.iter().position(|row| row.name == "tpmcs+control")?;
-        grid.samples.ratio(grid.find(row, threads, 0)?, grid.find(row, 2, 0)?, throughput)
+        grid.samples.ratio(grid.find(row, threads, 0)?, grid.find(row, BASE, 0)?, throughput)
     };
     match ratio() {
         Some(ratio) => goal.judge(ratio.median, place(threads)),
-        None => goal.not_judged(format!("needs --locks tpmcs+control --threads 2,{threads}")),
+        None => goal.not_judged(format!("needs --locks tpmcs+control --threads {BASE},{threads}")),
     }
 }
 
@@ -221,7 +223,7 @@ mod tests {
             let ops = ops(row, threads, round);
             Values::parse(&format!("ops_per_sec {ops}\njain 0.95\ncpu_ns_per_op 200\n"))
         };
-        judged_by(threads, think, values, judge)
+        judged_by(threads, think, values, |grid| judge(grid))
     }
 
     /// Returns `judge`'s result for a table of `values`.
@@ -229,7 +231,7 @@ mod tests {
         threads: &[u32],
         think: u64,
         values: impl Fn(usize, u32, u32) -> Values,
-        judge: impl Fn(&Grid) -> J,
+        judge: impl Fn(&mut Grid) -> J,
     ) -> J {
         let (rows, _) =
             configurations(&["tpmcs+control".parse().expect("a known name")], true).expect("rows");
@@ -243,7 +245,7 @@ mod tests {
             .flat_map(|round| (0..cells.len()).map(move |index| (round, index)))
             .map(|(round, index)| sample(round, index))
             .collect();
-        judge(&Grid {
+        judge(&mut Grid {
             rows: &rows,
             threads,
             thinks: &[think],
@@ -305,6 +307,30 @@ mod tests {
         judged(&[2, 4, 64], 0, ops, |grid| {
             assert_eq!(tpmcs_200(grid).measured, Some(0.5));
             assert_eq!(tpmcs_3200(grid).verdict, Verdict::Miss);
+        });
+    }
+
+    #[test]
+    fn tpmcs_goal_is_not_judged_if_its_load_is_the_base() {
+        let values = |_, _, _| Values::parse("ops_per_sec 1000000\n");
+        judged_by(&[2, 32], 0, values, |grid| {
+            grid.processors = 1;
+            assert_eq!(tpmcs_200(grid).verdict, Verdict::NotJudged);
+            assert_eq!(tpmcs_3200(grid).verdict, Verdict::Pass);
+        });
+    }
+
+    #[test]
+    fn window_without_operations_passes_no_goal() {
+        let values = |row, _, _| {
+            let ops = if row == DEFAULT { 0 } else { 5 };
+            Values::parse(&format!("ops {ops}\nops_per_sec {ops}\njain 1\ncpu_ns_per_op 0.5\n"))
+        };
+        judged_by(&[4], 0, values, |grid| {
+            grid.seconds = FAIRNESS_SECONDS;
+            for goal in [saturated, fairness, processor_time] {
+                assert_eq!(goal(grid).verdict, Verdict::Miss);
+            }
         });
     }
 

@@ -47,9 +47,17 @@ pub fn saturated(matrix: &Matrix, name: &str) -> Vec<Judgement> {
     ]
 }
 
+/// Judges the part of the default's peak that it keeps. Without a thread count that leaves no
+/// thread without a processor, there is no peak to compare with.
 fn kept(matrix: &Matrix, name: &str, goal: &Goal, per_processor: u32) -> Judgement {
     let threads = per_processor * matrix.processors;
-    let retention = || matrix.retention(matrix.row("default")?, matrix.column(threads)?);
+    let retention = || {
+        let row = matrix.row("default")?;
+        let is_peak = |column: usize| matrix.threads[column] <= matrix.processors;
+        let mut peaks = (0..matrix.threads.len()).filter(|&column| is_peak(column));
+        peaks.any(|column| matrix.measured(row, column).is_some()).then_some(())?;
+        matrix.retention(row, matrix.column(threads)?)
+    };
     match retention() {
         Some(kept) => goal.judge(kept, format!("{name}, {threads} threads")),
         None => goal.not_judged(format!(
@@ -115,8 +123,8 @@ mod tests {
 
     #[test]
     fn near_best_compares_default_with_best_row_per_count() {
-        let samples = samples(&[&[100.0, 100.0], &[99.0, 96.0]], "jain 0.95");
-        let matrix = matrix(&samples, &["libc", "default"], &[4, 64], false);
+        let samples = samples(&[&[90.0, 100.0, 100.0], &[99.0, 99.0, 96.0]], "jain 0.95");
+        let matrix = matrix(&samples, &["libc", "default"], &[2, 4, 64], false);
         let judgement = near_the_best(&matrix, "w");
         assert_eq!(judgement.verdict, Verdict::Miss);
         assert!(judgement.measured.is_some_and(|ratio| (ratio - 0.96).abs() < 1e-9));
@@ -149,6 +157,19 @@ mod tests {
         let alone = nested(&matrix(&samples, &["libc", "default", "x"], &[4], false));
         assert!(alone[1].verdict == Verdict::NotJudged);
         assert!(alone[1].note.contains("--locks loiter+park"), "{}", alone[1].note);
+    }
+
+    #[test]
+    fn retention_needs_a_peak_with_a_processor_for_each_thread() {
+        let samples = samples(&[&[100.0, 90.0, 80.0]], "");
+        let of = |threads: &[u32]| {
+            let judgement = saturated(&matrix(&samples, &["default"], threads, false), "w");
+            (judgement[0].verdict, judgement[0].note.clone())
+        };
+        let needs = "w: needs --threads with 1 to 2 and 4".to_string();
+        assert_eq!(of(&[4]), (Verdict::NotJudged, needs.clone()));
+        assert_eq!(of(&[4, 8, 64]), (Verdict::NotJudged, needs));
+        assert_eq!(of(&[2, 4, 64]).0, Verdict::Miss);
     }
 
     #[test]
