@@ -8,6 +8,7 @@ use super::matrix::Matrix;
 use super::tables::worst_jain;
 use super::workload::{OUTER_HOLD, OUTER_WAIT};
 use crate::goals;
+use crate::run::Values;
 use crate::setup::Pair;
 
 /// Shortest measurement for the goal of Jain's index, seconds.
@@ -68,17 +69,22 @@ fn kept(matrix: &Matrix, name: &str, goal: &Goal, per_processor: u32) -> Judgeme
 }
 
 /// Judges how much longer than under other locks the holder of an outer lock pauses, and other
-/// threads wait for it, while the holder waits for an inner lock. Compares within rounds.
+/// threads wait for it, while the holder waits for an inner lock. Compares within rounds. A round
+/// without a time is infinite: no thread acquired the lock.
 pub fn nested(matrix: &Matrix) -> Vec<Judgement> {
     let parking = Pair { lock: CONTENTION[0].name, load: "park" }.name();
     let judge = |goal: &Goal, value: &str, base: &str| {
         let added = |column: usize| {
             let times = |name: &str| {
                 let cell = (*matrix.cells.get(matrix.row(name)?)?.get(column)?)?;
-                Some(matrix.samples.by_round(cell, |values| Some(values.get(value)? / 1e6)))
+                let time = |values: &Values| values.get(value).map_or(f64::INFINITY, |ns| ns / 1e6);
+                Some(matrix.samples.by_round(cell, |values| Some(time(values))))
             };
             let (ours, theirs) = (times("default")?, times(base)?);
-            let added = ours.into_iter().filter_map(|(round, ms)| Some(ms - theirs.get(&round)?));
+            let added = ours.into_iter().filter_map(|(round, ms)| {
+                let base = theirs.get(&round)?;
+                Some(if ms.is_infinite() { ms } else { ms - base })
+            });
             let spread = Spread::of(added)?;
             let place = format!(
                 "{} threads, {} to {} by round",
@@ -157,6 +163,20 @@ mod tests {
         let alone = nested(&matrix(&samples, &["libc", "default", "x"], &[4], false));
         assert!(alone[1].verdict == Verdict::NotJudged);
         assert!(alone[1].note.contains("--locks loiter+park"), "{}", alone[1].note);
+    }
+
+    #[test]
+    fn nested_round_without_an_acquisition_is_the_worst() {
+        let mut samples = samples(&[&[1.0], &[1.0]], "");
+        for sample in &mut samples.all {
+            let has_time = sample.cell == 0 || sample.round == 1;
+            if has_time {
+                sample.value.supply(OUTER_HOLD, 1e6);
+            }
+        }
+        let judgement = &nested(&matrix(&samples, &["libc", "default"], &[4], false))[0];
+        assert_eq!((judgement.measured, judgement.verdict), (Some(f64::INFINITY), Verdict::Miss));
+        assert!(judgement.note.contains("0 to inf by round"), "{}", judgement.note);
     }
 
     #[test]
