@@ -2,7 +2,7 @@
 
 use unconvoy::catalogue::CONTENTION;
 use unconvoy_measure::goal::{Goal, Judgement};
-use unconvoy_measure::statistics::{Spread, short};
+use unconvoy_measure::statistics::{FEWEST_RUNS, Spread, short};
 
 use super::matrix::Matrix;
 use super::tables::worst_jain;
@@ -27,11 +27,17 @@ pub fn near_the_best(matrix: &Matrix, name: &str) -> Judgement {
     let fields = (0..matrix.threads.len()).filter_map(|column| {
         let (best, median) = matrix.best(column)?;
         let (ours, theirs) = (matrix.measured(row, column)?, matrix.measured(best, column)?);
-        let certainty = if ours.differs_from(&theirs) { "beyond" } else { "within" };
+        let certainty = if ours.count.min(theirs.count) < FEWEST_RUNS {
+            "too few runs for a spread"
+        } else if ours.differs_from(&theirs) {
+            "beyond the spread"
+        } else {
+            "within the spread"
+        };
         let ratio =
             if matrix.metric.lower_is_better { median / ours.median } else { ours.median / median };
         let place = format!(
-            "{name}, {} threads, {}, {certainty} the spread",
+            "{name}, {} threads, {}, {certainty}",
             matrix.threads[column], matrix.rows[best]
         );
         Some((ratio, place))
@@ -125,6 +131,7 @@ fn fairness(matrix: &Matrix, name: &str) -> Judgement {
 mod tests {
     use super::super::matrix::tests::{matrix, samples};
     use super::*;
+    use unconvoy_measure::cells::{Sample, Samples};
     use unconvoy_measure::goal::Verdict;
 
     #[test]
@@ -139,6 +146,25 @@ mod tests {
         assert_eq!(judgements[0].verdict, Verdict::Pass);
         assert_eq!(judgements[1].verdict, Verdict::Pass, "0.97 of its own peak");
         assert_eq!((judgements[2].verdict, judgements[2].measured), (Verdict::Pass, Some(0.95)));
+    }
+
+    #[test]
+    fn near_best_says_whether_the_runs_decide_a_difference() {
+        let note = |runs: u32, libc: f64| {
+            let text = |ops: f64| Values::parse(&format!("ops_per_sec {ops}\n"));
+            let round = |round| {
+                let noise = f64::from(round % 2);
+                [
+                    Sample::new(0, round, text(libc + noise)),
+                    Sample::new(1, round, text(90.0 + noise)),
+                ]
+            };
+            let samples = Samples { all: (1..=runs).flat_map(round).collect(), ended_by: None };
+            near_the_best(&matrix(&samples, &["libc", "default"], &[4], false), "w").note
+        };
+        assert_eq!(note(2, 100.0), "worst: w, 4 threads, libc, too few runs for a spread");
+        assert_eq!(note(3, 100.0), "worst: w, 4 threads, libc, beyond the spread");
+        assert_eq!(note(4, 90.5), "worst: w, 4 threads, libc, within the spread");
     }
 
     #[test]
