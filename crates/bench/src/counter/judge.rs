@@ -11,20 +11,24 @@ use crate::run::Values;
 const FAIRNESS_SECONDS: f64 = 2.0;
 /// Largest thread count of the saturated goals.
 const MOST_THREADS: u32 = 64;
+/// The row of TP-MCS under load control.
+const TPMCS: &str = "tpmcs+control";
 
 /// Judges all goals, in their order.
 pub(super) fn judge(grid: &Grid) -> Vec<Judgement> {
+    let name = |row: usize| grid.rows[row].name.as_str();
+    let [normal, adaptive, default] = [NORMAL, ADAPTIVE, DEFAULT].map(name);
     vec![
-        saturated(grid),
-        fairness(grid),
-        latency(grid),
-        longest_wait(grid),
-        processor_time(grid),
-        think_1_adaptive(grid),
+        saturated(grid).of_rows([normal, default]),
+        fairness(grid).of_rows([default]),
+        latency(grid).of_rows([default]),
+        longest_wait(grid).of_rows([default]),
+        processor_time(grid).of_rows([adaptive, default]),
+        think_1_adaptive(grid).of_rows([adaptive, default]),
         think_1_rows(grid),
-        think_10(grid),
-        tpmcs_200(grid),
-        tpmcs_3200(grid),
+        think_10(grid).of_rows([normal, default]),
+        tpmcs_200(grid).of_rows([TPMCS]),
+        tpmcs_3200(grid).of_rows([TPMCS]),
     ]
 }
 
@@ -195,12 +199,12 @@ fn kept(grid: &Grid, goal: &Goal, load: u32) -> Judgement {
         return goal.not_judged(format!("this load is {BASE} threads, the base, on this machine"));
     }
     let ratio = || {
-        let row = grid.rows.iter().position(|row| row.name == "tpmcs+control")?;
+        let row = grid.rows.iter().position(|row| row.name == TPMCS)?;
         grid.samples.ratio(grid.find(row, threads, 0)?, grid.find(row, BASE, 0)?, throughput)
     };
     match ratio() {
         Some(ratio) => goal.judge(ratio.median, place(threads)),
-        None => goal.not_judged(format!("needs --locks tpmcs+control --threads {BASE},{threads}")),
+        None => goal.not_judged(format!("needs --locks {TPMCS} --threads {BASE},{threads}")),
     }
 }
 
@@ -317,6 +321,17 @@ mod tests {
             grid.processors = 1;
             assert_eq!(tpmcs_200(grid).verdict, Verdict::NotJudged);
             assert_eq!(tpmcs_3200(grid).verdict, Verdict::Pass);
+        });
+    }
+
+    #[test]
+    fn goals_are_about_the_rows_that_decide_them() {
+        let ops = |_, threads, _| 1e7 / f64::from(threads).sqrt();
+        judged(&[1, 2, 4, 64], 0, ops, |grid| {
+            let rows = |judgement: &Judgement| judgement.rows.clone().unwrap_or_default().join(" ");
+            let rows: Vec<String> = judge(grid).iter().map(rows).collect();
+            assert_eq!(rows[0], "libc default");
+            assert_eq!((rows[4].as_str(), rows[8].as_str()), ("libc-adaptive default", TPMCS));
         });
     }
 

@@ -15,13 +15,15 @@ use crate::setup::Pair;
 const JAIN_SECONDS: f64 = 10.0;
 /// The row of libc's mutex.
 const LIBC: &str = "libc";
+/// The row of the default lock.
+const DEFAULT: &str = "default";
 /// Loads of the retention goals, threads per processor.
 const TWICE: u32 = 2;
 const MANY: u32 = 32;
 
 /// Judges whether the default is near the best row at every count.
 pub fn near_the_best(matrix: &Matrix, name: &str) -> Judgement {
-    let Some(row) = matrix.row("default") else {
+    let Some(row) = matrix.row(DEFAULT) else {
         return goals::NEAR_BEST.not_judged(format!("{name}: the default was not measured"));
     };
     let fields = (0..matrix.threads.len()).filter_map(|column| {
@@ -59,14 +61,14 @@ pub fn saturated(matrix: &Matrix, name: &str) -> Vec<Judgement> {
 fn kept(matrix: &Matrix, name: &str, goal: &Goal, per_processor: u32) -> Judgement {
     let threads = per_processor * matrix.processors;
     let retention = || {
-        let row = matrix.row("default")?;
+        let row = matrix.row(DEFAULT)?;
         let is_peak = |column: usize| matrix.threads[column] <= matrix.processors;
         let mut peaks = (0..matrix.threads.len()).filter(|&column| is_peak(column));
         peaks.any(|column| matrix.measured(row, column).is_some()).then_some(())?;
         matrix.retention(row, matrix.column(threads)?)
     };
     match retention() {
-        Some(kept) => goal.judge(kept, format!("{name}, {threads} threads")),
+        Some(kept) => goal.judge(kept, format!("{name}, {threads} threads")).of_rows([DEFAULT]),
         None => goal.not_judged(format!(
             "{name}: needs --threads with 1 to {} and {threads}",
             matrix.processors
@@ -86,7 +88,7 @@ pub fn nested(matrix: &Matrix) -> Vec<Judgement> {
                 let time = |values: &Values| values.get(value).map_or(f64::INFINITY, |ns| ns / 1e6);
                 Some(matrix.samples.by_round(cell, |values| Some(time(values))))
             };
-            let (ours, theirs) = (times("default")?, times(base)?);
+            let (ours, theirs) = (times(DEFAULT)?, times(base)?);
             let added = ours.into_iter().filter_map(|(round, ms)| {
                 let base = theirs.get(&round)?;
                 Some(if ms.is_infinite() { ms } else { ms - base })
@@ -100,7 +102,8 @@ pub fn nested(matrix: &Matrix) -> Vec<Judgement> {
             );
             Some((spread.median, place))
         };
-        let judgement = goal.judge_worst((0..matrix.threads.len()).filter_map(added));
+        let judgement =
+            goal.judge_worst((0..matrix.threads.len()).filter_map(added)).of_rows([DEFAULT, base]);
         if judgement.measured.is_some() || base == LIBC {
             judgement
         } else {
@@ -115,11 +118,11 @@ pub fn nested(matrix: &Matrix) -> Vec<Judgement> {
 }
 
 fn fairness(matrix: &Matrix, name: &str) -> Judgement {
-    let Some((index, threads)) = matrix.row("default").and_then(|row| worst_jain(matrix, row))
-    else {
+    let Some((index, threads)) = matrix.row(DEFAULT).and_then(|row| worst_jain(matrix, row)) else {
         return goals::JAIN.not_judged(format!("{name}: needs --threads above 1"));
     };
-    let judgement = goals::JAIN.judge(index, format!("worst: {name}, {threads} threads"));
+    let judgement =
+        goals::JAIN.judge(index, format!("worst: {name}, {threads} threads")).of_rows([DEFAULT]);
     if matrix.seconds < JAIN_SECONDS {
         judgement.without_verdict("needs --seconds 10 or more")
     } else {
