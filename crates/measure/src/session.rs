@@ -309,6 +309,10 @@ mod tests {
         let record = record.expect("a record");
         assert_eq!(*tries.borrow(), [("bad", 2); 2]);
         assert_eq!((record.runs.len(), record.complete), (6, true));
+        let failures = |notes: &[String]| {
+            notes.iter().filter(|note| note.contains("bad, 2, round 1: RocksDB")).count()
+        };
+        assert_eq!(failures(&record.notes), 1, "the failure is kept: {:?}", record.notes);
         let error = run(None, Some(&path), |_| Ok(Values::default())).expect_err("complete");
         assert!(error.to_string().contains("nothing to resume"), "{error}");
     }
