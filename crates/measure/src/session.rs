@@ -6,9 +6,9 @@
 //!    resumed.
 //! 2. The order of a round depends on the seed and the round only, so a resumed benchmark keeps its
 //!    order.
-//! 3. A failed cell is not measured again in this session; the others continue, but no goal that the
-//!    cell's row decides is passed. A cell whose program found inconsistent data ends its whole row,
-//!    because the row's locks are broken.
+//! 3. A failed cell is not measured again in this session; the others continue, but no goal that
+//!    the cell's row decides is passed. A cell whose program found inconsistent data ends its whole
+//!    row, because the row's locks are broken.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
