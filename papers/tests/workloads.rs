@@ -114,6 +114,26 @@ fn counter_reports_preemptions_only_on_request() {
     assert!(!values(plain).contains_key("lhp"), "counted without being asked to");
 }
 
+/// A section longer than the window leaves no operation in it, so fairness and cost are undefined.
+#[test]
+fn window_without_operations_has_no_fairness_or_cost() {
+    let mut counter = command(&program("counter"));
+    counter.args(["--threads", "1", "--seconds", "0.05", "--cs", "1000000000"]);
+    let values = values(counter);
+    assert_eq!(values["ops"], 0.0);
+    assert!(!["jain", "min_max", "cpu_ns_per_op"].iter().any(|&name| values.contains_key(name)));
+}
+
+/// Threads that wait for a lock during the whole window have waited in it.
+#[test]
+fn nested_counts_a_wait_around_the_window() {
+    let mut nested = command(&program("nested"));
+    nested.args(["--threads", "1", "--seconds", "0.05", "--inner-cs", "1000000000"]);
+    let values = values(nested);
+    assert!(values["nested"] >= 1.0 && values["probed"] >= 1.0);
+    assert!(values["outer_hold_max_ns"] > 5e8 && values["outer_wait_max_ns"] > 5e8);
+}
+
 /// Twice as many spinners as processors preempt the holder repeatedly, and the counter notices.
 #[test]
 fn counter_counts_holder_preemptions() {

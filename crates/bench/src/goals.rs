@@ -31,7 +31,8 @@ goals! {
     LATENCY "saturated-latency" "counter" AtMost(100.0) "ms"
         "Saturated: 99.9th percentile of the time to acquire, within one sleep time-out";
     LONGEST_WAIT "saturated-longest-wait" "counter" AtMost(1.0) ""
-        "Saturated: longest time to acquire, relative to the bound in explanation/correctness.md";
+        "Saturated: longest time to acquire in any round, relative to the bound in \
+         explanation/correctness.md";
     CPU "saturated-cpu" "counter" AtMost(1.0) ""
         "Saturated: processor time per operation, relative to libc's adaptive mutex, at every \
          count";

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use serde_json::Value;
-use unconvoy::catalogue::CONTENTION;
+use unconvoy::catalogue::{CONTENTION, LOAD};
 use unconvoy_measure::goal::{Goal, Judgement, Verdict};
 use unconvoy_measure::output::{self, complain};
 use unconvoy_measure::record::{Record, SCHEMA};
@@ -14,6 +14,7 @@ use unconvoy_measure::table::Table;
 
 use crate::goals::{self, GOALS};
 use crate::messages;
+use crate::setup::Pair;
 
 const COMPARE_SCHEMA: &str = "unconvoy-compare-1";
 
@@ -63,7 +64,7 @@ fn json_files(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Judges a comparison of LevelDB runs, recognised by its title and command line. The ratio of the
-/// default lock to the first configuration, libc, decides.
+/// default lock to libc decides, which must be the first configuration.
 fn leveldb(compared: &Value) -> Option<Judgement> {
     let words = [compared.get("title")?, compared.get("context")?.get("command")?]
         .map(Value::to_string)
@@ -72,12 +73,18 @@ fn leveldb(compared: &Value) -> Option<Judgement> {
         .into_iter()
         .find(|(word, _)| words.contains(word))?
         .1;
-    let rows = compared.get("summary")?.as_array()?.iter();
+    let rows = compared.get("summary")?.as_array()?;
+    let configuration = |row: &Value| Some(row.get("configuration")?.as_str()?.to_string());
+    if rows.first().and_then(configuration).as_deref() != Some("libc") {
+        return Some(goal.not_judged("compared with another configuration than libc"));
+    }
+    let pair = Pair { lock: CONTENTION[0].name, load: LOAD[0].name }.name();
     let ratio = |row: &Value| {
-        row.get("configuration")?.as_str()?.starts_with(CONTENTION[0].name).then_some(())?;
+        let name = configuration(row)?;
+        (name == "default" || name == pair).then_some(())?;
         Some((row.get("ratio")?.as_f64()?, format!("{} threads", row.get("threads")?)))
     };
-    let judgement = goal.judge_worst(rows.filter_map(ratio));
+    let judgement = goal.judge_worst(rows.iter().filter_map(ratio));
     let is_complete = compared.get("complete").and_then(Value::as_bool) == Some(true);
     Some(if is_complete {
         judgement
@@ -170,6 +177,22 @@ mod tests {
         );
         compared["title"] = json!("something else");
         assert!(leveldb(&compared).is_none());
+    }
+
+    #[test]
+    fn leveldb_goal_is_about_the_default_against_libc_only() {
+        let judged = |base: &str, other: &str| {
+            let row = |name: &str| json!({ "configuration": name, "threads": 4, "ratio": 1.5 });
+            let compared = json!({
+                "complete": true, "title": "LevelDB fillrandom", "context": { "command": [] },
+                "summary": [row(base), row(other)],
+            });
+            leveldb(&compared).expect("a LevelDB comparison").verdict
+        };
+        assert_eq!(judged("libc", "default"), Verdict::Pass);
+        assert_eq!(judged("libc", "loiter+control"), Verdict::Pass);
+        assert_eq!(judged("libc", "loiter+park"), Verdict::NotJudged);
+        assert_eq!(judged("mcs+none", "default"), Verdict::NotJudged);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One run of a workload program, and the `name value` lines that it prints.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
@@ -19,24 +20,6 @@ use unconvoy::catalogue::environment;
 /// Time beyond the window after which a program is considered hung.
 pub const GRACE: Duration = Duration::from_secs(60);
 
-/// Variables that are removed from every run's environment and set only where needed.
-const VARIABLES: [&str; 14] = [
-    environment::PRELOAD.name,
-    environment::LOCK.name,
-    environment::LOAD_MANAGER.name,
-    environment::CONTROL_POLICY.name,
-    environment::LOAD_SENSOR.name,
-    environment::BPF.name,
-    environment::INTERVAL.name,
-    environment::SLEEP.name,
-    environment::BACKOFF.name,
-    environment::NESTED.name,
-    environment::RULES.name,
-    environment::STATS.name,
-    environment::SPECIAL_SET.name,
-    environment::CHILDREN.name,
-];
-
 /// Values that a program printed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Values(BTreeMap<String, f64>);
@@ -45,6 +28,22 @@ impl Values {
     /// Returns the value of `name`.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.get(name).copied()
+    }
+
+    /// Returns Jain's index of the window's operations: 0, less than any, if there were none.
+    pub fn jain(&self) -> Option<f64> {
+        self.of_operations("jain", 0.0)
+    }
+
+    /// Returns nanoseconds of processor time per operation: infinite if there were no operations.
+    pub fn cpu_ns_per_op(&self) -> Option<f64> {
+        self.of_operations("cpu_ns_per_op", f64::INFINITY)
+    }
+
+    /// Returns the value of `name`, or `worst` for a window without operations, which has no such
+    /// value.
+    fn of_operations(&self, name: &str, worst: f64) -> Option<f64> {
+        if self.get("ops") == Some(0.0) { Some(worst) } else { self.get(name) }
     }
 
     /// Adds a value that the program did not print.
@@ -136,17 +135,26 @@ impl<'a> Job<'a> {
     ///
     /// The program cannot be started.
     pub fn start(self, programs: &Programs) -> anyhow::Result<Running> {
-        let Self { program, words, setup, environment, time_limit, name } = self;
-        let path = programs.workload(program);
-        let mut command = Command::new(&path);
-        command.args(words);
-        for name in VARIABLES {
-            command.env_remove(name);
+        let path = programs.workload(self.program);
+        let command = self.command(&path, programs.library());
+        let Self { setup, time_limit, name, .. } = self;
+        let meter = Meter::begin();
+        let child =
+            child::Running::start(command).with_context(|| messages::cannot_start(&path))?;
+        Ok(Running { child, name, notice: setup.notice(), time_limit, meter })
+    }
+
+    /// Returns the command that starts the program in `path` with this `library`.
+    fn command(&self, path: &Path, library: &Path) -> Command {
+        let mut command = Command::new(path);
+        command.args(&self.words);
+        for variable in environment::of_library() {
+            command.env_remove(variable.name);
         }
-        if setup != Setup::Libc {
-            command.env(environment::PRELOAD.name, programs.library());
+        if self.setup != Setup::Libc {
+            command.env(environment::PRELOAD.name, library);
         }
-        command.envs(match setup {
+        command.envs(match self.setup {
             Setup::Named(pair) => {
                 vec![
                     (environment::LOCK.name, pair.lock),
@@ -159,11 +167,8 @@ impl<'a> Job<'a> {
         if energy::counters().is_ok() {
             command.env(energy::WINDOW, "1");
         }
-        command.envs(environment);
-        let meter = Meter::begin();
-        let child =
-            child::Running::start(command).with_context(|| messages::cannot_start(&path))?;
-        Ok(Running { child, name, notice: setup.notice(), time_limit, meter })
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
     }
 }
 
@@ -260,6 +265,31 @@ mod tests {
             ),
             (Some(4.0), Some(12.5), None, None)
         );
+    }
+
+    #[test]
+    fn command_has_no_setting_of_the_user() {
+        let job = Job::new("counter", Vec::new(), Setup::Default, GRACE);
+        let command = job.command(Path::new("counter"), Path::new("/x/libunconvoy.so"));
+        let variables: Vec<_> = command.get_envs().collect();
+        for variable in environment::of_library() {
+            let value = (variable.name == "LD_PRELOAD").then(|| "/x/libunconvoy.so".as_ref());
+            assert!(variables.contains(&(variable.name.as_ref(), value)), "{}", variable.name);
+        }
+        let is_removed = |name: &str| variables.contains(&(name.as_ref(), None));
+        assert!(is_removed("UNCONVOY_REPLACE") && is_removed("UNCONVOY_STRATEGY"));
+    }
+
+    #[test]
+    fn window_without_operations_has_the_worst_values() {
+        let values = |text| Values::parse(text);
+        let some = values("ops 5\njain 0.5\ncpu_ns_per_op 7\n");
+        assert_eq!((some.jain(), some.cpu_ns_per_op()), (Some(0.5), Some(7.0)));
+        for none in ["ops 0\n", "ops 0\njain 1\ncpu_ns_per_op 0\n"] {
+            let none = values(none);
+            assert_eq!((none.jain(), none.cpu_ns_per_op()), (Some(0.0), Some(f64::INFINITY)));
+        }
+        assert_eq!(values("seconds 1\n").jain(), None);
     }
 
     #[test]

@@ -156,7 +156,8 @@ static inline void window_run(struct window *window, double seconds)
 	window_end(window);
 }
 
-/* Jain, Chiu and Hawe 1984: (sum x)^2 / (n sum x^2). 1: all are equal; 1/n: one has everything. */
+/* Jain, Chiu and Hawe 1984: (sum x)^2 / (n sum x^2). 1: all are equal; 1/n: one has everything. Not
+ * defined, and here 0, if nobody has anything. */
 static inline double jain_index(const uint64_t *values, long count)
 {
 	double sum = 0, squares = 0;
@@ -164,7 +165,7 @@ static inline double jain_index(const uint64_t *values, long count)
 		sum += (double)values[i];
 		squares += (double)values[i] * (double)values[i];
 	}
-	return squares > 0 ? sum * sum / ((double)count * squares) : 1;
+	return squares > 0 ? sum * sum / ((double)count * squares) : 0;
 }
 
 static inline double min_over_max(const uint64_t *values, long count)
@@ -174,7 +175,7 @@ static inline double min_over_max(const uint64_t *values, long count)
 		min = values[i] < min ? values[i] : min;
 		max = values[i] > max ? values[i] : max;
 	}
-	return max ? (double)min / (double)max : 1;
+	return max ? (double)min / (double)max : 0;
 }
 
 static inline uint64_t window_ops(const struct window *window)
@@ -185,7 +186,8 @@ static inline uint64_t window_ops(const struct window *window)
 	return sum;
 }
 
-/* Prints the results as lines `name value`, the format of every workload. */
+/* Prints the results as lines `name value`, the format of every workload. A window without an
+ * operation has no fairness and no cost of an operation. */
 static inline void window_report(const struct window *window)
 {
 	uint64_t ops = window_ops(window);
@@ -194,10 +196,12 @@ static inline void window_report(const struct window *window)
 	printf("ops %" PRIu64 "\n", ops);
 	printf("seconds %.6f\n", window->seconds);
 	printf("ops_per_sec %.1f\n", (double)ops / window->seconds);
-	printf("jain %.4f\n", jain_index(window->ops, window->counters_count));
-	printf("min_max %.4f\n", min_over_max(window->ops, window->counters_count));
 	printf("cpu_seconds %.6f\n", window->cpu_seconds);
-	printf("cpu_ns_per_op %.1f\n", ops ? window->cpu_seconds * 1e9 / (double)ops : 0);
+	if (ops) {
+		printf("jain %.4f\n", jain_index(window->ops, window->counters_count));
+		printf("min_max %.4f\n", min_over_max(window->ops, window->counters_count));
+		printf("cpu_ns_per_op %.1f\n", window->cpu_seconds * 1e9 / (double)ops);
+	}
 	printf("voluntary_csw %ld\n", window->voluntary_csw);
 	printf("involuntary_csw %ld\n", window->involuntary_csw);
 }

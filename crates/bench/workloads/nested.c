@@ -42,7 +42,7 @@ struct worker {
 	struct histogram *histogram; /* of waits for, or holds of, the outer lock; NULL without one */
 	struct counter *counter;     /* only if the thread has no outer lock */
 	uint64_t inner_sections, outer_sections;
-	uint64_t measured; /* iterations begun in the measured window */
+	uint64_t measured; /* recorded iterations */
 	pthread_t thread;
 } __attribute__((aligned(MEASURE_LINE)));
 
@@ -83,9 +83,11 @@ static void *inner_main(void *argument)
 	return NULL;
 }
 
+/* Records an iteration that began in `phase`. Also one that began before the window and ended in or
+ * after it: a thread that waits for the whole window is the worst case. */
 static void record(struct worker *self, enum phase phase, uint64_t length)
 {
-	if (phase != PHASE_MEASURE)
+	if (phase != PHASE_MEASURE && window_phase(&self->shared->window) == PHASE_WARM_UP)
 		return;
 	histogram_record(self->histogram, length);
 	self->measured++;

@@ -48,7 +48,8 @@ impl<S> Samples<S> {
         Spread::of(self.by_round(cell, metric).into_values())
     }
 
-    /// Returns the spread of the ratio between two cells' metrics, computed round by round.
+    /// Returns the spread of the ratio between two cells' metrics, computed round by round. An
+    /// infinite metric has an infinite ratio, also to an infinite base.
     pub fn ratio(
         &self,
         cell: usize,
@@ -58,7 +59,8 @@ impl<S> Samples<S> {
         let base = self.by_round(to, &metric);
         let rounds = self.by_round(cell, metric).into_iter();
         Spread::of(rounds.filter_map(|(round, value)| {
-            Some(value / base.get(&round).filter(|&&base| base > 0.0)?)
+            let base = base.get(&round).filter(|&&base| base > 0.0)?;
+            Some(if value.is_infinite() { value } else { value / base })
         }))
     }
 }
@@ -82,5 +84,13 @@ mod tests {
         };
         let ratio = samples.ratio(1, 0, |&value| Some(value)).expect("two rounds have both");
         assert_eq!((ratio.count, ratio.min, ratio.max), (2, 2.0, 3.0));
+    }
+
+    #[test]
+    fn ratio_of_infinite_values_is_infinite() {
+        let all = vec![Sample::new(0, 1, f64::INFINITY), Sample::new(1, 1, f64::INFINITY)];
+        let samples = Samples { all, ended_by: None };
+        let ratio = samples.ratio(1, 0, |&value| Some(value)).expect("one round has both");
+        assert_eq!((ratio.count, ratio.median), (1, f64::INFINITY));
     }
 }

@@ -63,7 +63,8 @@ pub struct Judgement {
     /// [`Goal::text`]; empty if read from a record.
     #[serde(skip)]
     pub text: String,
-    /// The worst value, which decides; `None` if nothing was measured.
+    /// The worst value, which decides; `None` if nothing was measured. A record has no infinite
+    /// number, so an infinite value is read back as `None`.
     pub measured: Option<f64>,
     /// The limit with relation and unit.
     pub limit: String,
@@ -73,6 +74,9 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// Configuration with the worst value, or the reason for the missing verdict.
     pub note: String,
+    /// Rows of the benchmark's table that decide; `None`: all rows.
+    #[serde(skip)]
+    pub rows: Option<Vec<String>>,
 }
 
 impl Bound {
@@ -128,6 +132,7 @@ impl Goal {
             unit: self.unit.to_string(),
             verdict: Verdict::NotJudged,
             note: why.into(),
+            rows: None,
         }
     }
 }
@@ -136,6 +141,18 @@ impl Judgement {
     /// Withdraws the verdict, for a reason, and keeps the measurement.
     pub fn without_verdict(self, why: &str) -> Self {
         Self { verdict: Verdict::NotJudged, note: format!("{why}; {}", self.note), ..self }
+    }
+
+    /// Names the only rows that decide.
+    pub fn of_rows<R: Into<String>>(self, rows: impl IntoIterator<Item = R>) -> Self {
+        Self { rows: Some(rows.into_iter().map(Into::into).collect()), ..self }
+    }
+
+    /// Withdraws a pass if `row`, of which a run failed, is among the rows that decide: the other
+    /// runs do not show that the goal is met. They do show it if it is missed.
+    pub fn without_pass(self, row: &str, why: &str) -> Self {
+        let decides = self.rows.as_ref().is_none_or(|rows| rows.iter().any(|other| other == row));
+        if decides && self.verdict == Verdict::Pass { self.without_verdict(why) } else { self }
     }
 
     /// Returns the measurement with its unit.
@@ -167,6 +184,16 @@ mod tests {
         assert_eq!(READING.judge(100.0, "").verdict, Verdict::Miss);
         assert_eq!(SATURATED.judge(f64::NAN, "").verdict, Verdict::Miss);
         assert_eq!(READING.limit(), "< 100 us");
+    }
+
+    #[test]
+    fn failed_row_withdraws_a_pass_that_it_decides() {
+        let verdict = |judgement: Judgement| judgement.without_pass("mcs+none", "why").verdict;
+        assert_eq!(verdict(CPU.judge(0.5, "")), Verdict::NotJudged);
+        assert_eq!(verdict(CPU.judge(2.0, "")), Verdict::Miss);
+        assert_eq!(verdict(CPU.judge(0.5, "").of_rows(["default"])), Verdict::Pass);
+        let both = CPU.judge(0.5, "note").of_rows(["default", "mcs+none"]);
+        assert_eq!(both.without_pass("mcs+none", "why").note, "why; note");
     }
 
     #[test]

@@ -129,6 +129,17 @@ pub(crate) fn cells_failed(failed: usize, cells: usize) -> String {
     format!("{failed} of {cells} cells failed: see their reasons")
 }
 
+pub(crate) fn run_failed(cell: &str) -> String {
+    format!("a run failed: {cell}")
+}
+
+pub(crate) fn failed_before(why: &str) -> String {
+    format!(
+        "a run failed before this record was continued, and its cell's other runs are later\n  \
+         than the runs that they are compared with: {why}"
+    )
+}
+
 pub(crate) fn violation(why: impl Display) -> String {
     format!("CONSISTENCY VIOLATION: {why}")
 }
@@ -185,6 +196,8 @@ mod tests {
             sample_without_cell().into(),
             no_standard_input().into(),
             cells_failed(2, 12),
+            run_failed("tpmcs+none, 64 threads"),
+            failed_before("tpmcs+none, 64 threads, round 2: was killed 61 s after its start"),
             violation("tpcc, round 2: a warehouse has a wrong sum"),
             cells_violated(1, 12),
             runs_saved(7, "unconvoy bench counter --resume results/counter.json"),

@@ -146,6 +146,13 @@ impl Record {
             judgements.into_iter().map(|judgement| judgement.without_verdict(why)).collect();
     }
 
+    /// Withdraws the verdicts that `row`, of which a run failed, might change.
+    pub fn void_passes(&mut self, row: &str, why: &str) {
+        let judgements = std::mem::take(&mut self.judgements);
+        self.judgements =
+            judgements.into_iter().map(|judgement| judgement.without_pass(row, why)).collect();
+    }
+
     /// Prints the tables and writes the files.
     ///
     /// # Errors

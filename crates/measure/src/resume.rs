@@ -8,12 +8,14 @@ use serde_json::{Value, json};
 
 use crate::cells::Sample;
 use crate::context::{Machine, command_line, now};
+use crate::failure::Failure;
 use crate::messages;
 use crate::output::with_suffix;
 use crate::record::Record;
 
 /// Reads the samples of the cells described by `keys` from the record in `path`. A failed cell is
-/// measured again, unless it found inconsistent data: a second run cannot disprove the fault.
+/// measured again, unless it found inconsistent data: a second run cannot disprove the fault. Its
+/// failure becomes a note of the record, because the second run cannot explain it either.
 pub fn resume<S: DeserializeOwned>(
     record: &mut Record,
     path: &Path,
@@ -53,8 +55,12 @@ pub fn resume<S: DeserializeOwned>(
         let transfer_ns = transfer_ns.and_then(|ns| u32::try_from(ns).ok());
         samples.push(Sample { cell, round, transfer_ns, value });
     }
-    record.failures = old.failures.into_iter().filter(|failure| failure.is_violation).collect();
+    let (violations, failures): (Vec<_>, Vec<_>) =
+        old.failures.into_iter().partition(|failure| failure.is_violation);
+    record.failures = violations;
     record.notes = old.notes;
+    let note = |failure: Failure| format!("Warning: {}.", messages::failed_before(&failure.why));
+    record.notes.extend(failures.into_iter().map(note));
     record.notes.push(format!("Continued at {}, after {} runs.", now(), samples.len()));
     let seed = record.context.seed;
     record.context = old.context;

@@ -6,8 +6,9 @@
 //!    resumed.
 //! 2. The order of a round depends on the seed and the round only, so a resumed benchmark keeps its
 //!    order.
-//! 3. A failed cell is not measured again in this session; the others continue. A cell whose
-//!    program found inconsistent data ends its whole row, because the row's locks are broken.
+//! 3. A failed cell is not measured again in this session; the others continue, but no goal that
+//!    the cell's row decides is passed. A cell whose program found inconsistent data ends its whole
+//!    row, because the row's locks are broken.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -114,6 +115,7 @@ impl<C: Field> Session<'_, C> {
             record.ended_by = None;
             record.take(self.cells, samples)?;
             digest(record, samples);
+            self.void_passes(record, &keys);
             anyhow::Ok(())
         };
         let interrupts = Interrupts::of_process()?;
@@ -180,6 +182,21 @@ impl<C: Field> Session<'_, C> {
         })
     }
 
+    /// Withdraws the verdicts on rows with a failed cell.
+    fn void_passes(&self, record: &mut Record, keys: &[Value]) {
+        let failed = |cell: &Value| record.failures.iter().any(|failure| failure.cell == *cell);
+        let failed: Vec<&C> = self
+            .cells
+            .iter()
+            .zip(keys)
+            .filter(|(_, key)| failed(key))
+            .map(|(cell, _)| cell)
+            .collect();
+        for cell in failed {
+            record.void_passes(cell.row(), &messages::run_failed(&cell.name()));
+        }
+    }
+
     fn end(
         &self,
         mut record: Record,
@@ -219,6 +236,7 @@ impl<C: Field> Session<'_, C> {
 mod tests {
     use super::*;
     use crate::failure::{EXIT_INCONSISTENT, Failed};
+    use crate::goal::{Bound, Goal, Verdict};
     use serde_json::json;
     use std::cell::RefCell;
     use std::collections::BTreeMap;
@@ -291,8 +309,37 @@ mod tests {
         let record = record.expect("a record");
         assert_eq!(*tries.borrow(), [("bad", 2); 2]);
         assert_eq!((record.runs.len(), record.complete), (6, true));
+        let failures = |notes: &[String]| {
+            notes.iter().filter(|note| note.contains("bad, 2, round 1: RocksDB")).count()
+        };
+        assert_eq!(failures(&record.notes), 1, "the failure is kept: {:?}", record.notes);
         let error = run(None, Some(&path), |_| Ok(Values::default())).expect_err("complete");
         assert!(error.to_string().contains("nothing to resume"), "{error}");
+    }
+
+    #[test]
+    fn failed_cell_withdraws_passes_of_its_row() {
+        let goal = Goal {
+            id: "id",
+            text: "text",
+            measured_by: "test",
+            bound: Bound::AtMost(1.0),
+            unit: "",
+        };
+        let plan = Session { cells: &CELLS, rounds: 2, seed: 1, out: None, resume: None };
+        let measure = |field: &Cell| match field.threads {
+            2 => Err(failed("hangs", None)),
+            _ => Ok(Values::default()),
+        };
+        let record = plan.run(Record::begin("test", 1, json!({})), measure, |record, _| {
+            let pass = || goal.judge(0.5, "note");
+            record.judgements =
+                vec![pass().of_rows(["good"]), pass().of_rows(["good", "bad"]), pass()];
+        });
+        let judgements = record.expect("a record").judgements;
+        let verdicts: Vec<Verdict> = judgements.iter().map(|it| it.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Pass, Verdict::NotJudged, Verdict::NotJudged]);
+        assert_eq!(judgements[1].note, "a run failed: bad, 2; note");
     }
 
     #[test]

@@ -242,12 +242,14 @@ static void print(void)
 	printf("ops %" PRIu64 "\n", total.ops);
 	printf("seconds %.6f\n", total.seconds);
 	printf("ops_per_sec %.3f\n", rate);
-	printf("jain %.4f\n", jain_index(ops, tasks));
-	printf("min_max %.4f\n", min_over_max(ops, tasks));
+	if (total.ops) {
+		printf("jain %.4f\n", jain_index(ops, tasks));
+		printf("min_max %.4f\n", min_over_max(ops, tasks));
+		printf("cpu_ns_per_op %.1f\n", cpu * 1e9 / (double)total.ops);
+	}
 	printf("cpu_seconds %.6f\n", cpu);
 	printf("user_seconds %.6f\n", total.user);
 	printf("system_seconds %.6f\n", total.system);
-	printf("cpu_ns_per_op %.1f\n", total.ops ? cpu * 1e9 / (double)total.ops : 0);
 	printf("voluntary_csw %ld\n", total.voluntary);
 	printf("involuntary_csw %ld\n", total.involuntary);
 	if (load->report)

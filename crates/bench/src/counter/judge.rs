@@ -1,6 +1,7 @@
 //! Verdicts on the table. Pure.
 
 use unconvoy_measure::goal::{Goal, Judgement, Verdict};
+use unconvoy_measure::statistics::short;
 
 use super::grid::{ADAPTIVE, DEFAULT, Grid, NORMAL, throughput};
 use crate::goals;
@@ -10,20 +11,24 @@ use crate::run::Values;
 const FAIRNESS_SECONDS: f64 = 2.0;
 /// Largest thread count of the saturated goals.
 const MOST_THREADS: u32 = 64;
+/// The row of TP-MCS under load control.
+const TPMCS: &str = "tpmcs+control";
 
 /// Judges all goals, in their order.
 pub(super) fn judge(grid: &Grid) -> Vec<Judgement> {
+    let name = |row: usize| grid.rows[row].name.as_str();
+    let [normal, adaptive, default] = [NORMAL, ADAPTIVE, DEFAULT].map(name);
     vec![
-        saturated(grid),
-        fairness(grid),
-        latency(grid),
-        longest_wait(grid),
-        processor_time(grid),
-        think_1_adaptive(grid),
+        saturated(grid).of_rows([normal, default]),
+        fairness(grid).of_rows([default]),
+        latency(grid).of_rows([default]),
+        longest_wait(grid).of_rows([default]),
+        processor_time(grid).of_rows([adaptive, default]),
+        think_1_adaptive(grid).of_rows([adaptive, default]),
         think_1_rows(grid),
-        think_10(grid),
-        tpmcs_200(grid),
-        tpmcs_3200(grid),
+        think_10(grid).of_rows([normal, default]),
+        tpmcs_200(grid).of_rows([TPMCS]),
+        tpmcs_3200(grid).of_rows([TPMCS]),
     ]
 }
 
@@ -54,7 +59,7 @@ fn medians(grid: &Grid, metric: impl Fn(&Values) -> Option<f64>) -> Vec<(f64, St
 }
 
 fn fairness(grid: &Grid) -> Judgement {
-    let judgement = goals::FAIRNESS.judge_worst(medians(grid, |values| values.get("jain")));
+    let judgement = goals::FAIRNESS.judge_worst(medians(grid, Values::jain));
     if grid.seconds < FAIRNESS_SECONDS && judgement.measured.is_some() {
         judgement.without_verdict("needs --seconds 2 or more")
     } else {
@@ -84,12 +89,15 @@ fn longest_wait_bound_ms(threads: u32, section: u64) -> Option<f64> {
     Some(100.0 + overtaken + 2.0 * f64::from(threads) * (0.110 + section as f64 / 1e6))
 }
 
+/// Judges the longest wait of all rounds instead of the median, because a bound holds for each.
 fn longest_wait(grid: &Grid) -> Judgement {
     let fraction = |threads| {
         let bound = longest_wait_bound_ms(threads, grid.section)?;
-        let longest = |values: &Values| Some(values.get("max_ns")? / 1e6 / bound);
         let default = grid.find(DEFAULT, threads, 0)?;
-        Some((grid.samples.spread(default, longest)?.median, place(threads)))
+        let waits = grid.samples.spread(default, |values| Some(values.get("max_ns")? / 1e6))?;
+        let longest = format!("{} ms in {} rounds", short(waits.max), waits.count);
+        let place = format!("{}, {longest}, bound {} ms", place(threads), short(bound));
+        Some((waits.max / bound, place))
     };
     let worst: Vec<_> = contended(grid).filter_map(fraction).collect();
     if worst.is_empty() {
@@ -120,9 +128,7 @@ fn ratios(
 }
 
 fn processor_time(grid: &Grid) -> Judgement {
-    goals::CPU.judge_worst(ratios(grid, ADAPTIVE, contended(grid), 0, |values| {
-        values.get("cpu_ns_per_op")
-    }))
+    goals::CPU.judge_worst(ratios(grid, ADAPTIVE, contended(grid), 0, Values::cpu_ns_per_op))
 }
 
 fn think_1_adaptive(grid: &Grid) -> Judgement {
@@ -185,16 +191,20 @@ fn tpmcs_3200(grid: &Grid) -> Judgement {
 }
 
 /// Judges the throughput of TP-MCS under load control at `load` threads per processor, relative to
-/// two threads.
+/// two threads, which must be another cell.
 fn kept(grid: &Grid, goal: &Goal, load: u32) -> Judgement {
+    const BASE: u32 = 2;
     let threads = load * grid.processors;
+    if threads == BASE {
+        return goal.not_judged(format!("this load is {BASE} threads, the base, on this machine"));
+    }
     let ratio = || {
-        let row = grid.rows.iter().position(|row| row.name == "tpmcs+control")?;
-        grid.samples.ratio(grid.find(row, threads, 0)?, grid.find(row, 2, 0)?, throughput)
+        let row = grid.rows.iter().position(|row| row.name == TPMCS)?;
+        grid.samples.ratio(grid.find(row, threads, 0)?, grid.find(row, BASE, 0)?, throughput)
     };
     match ratio() {
         Some(ratio) => goal.judge(ratio.median, place(threads)),
-        None => goal.not_judged(format!("needs --locks tpmcs+control --threads 2,{threads}")),
+        None => goal.not_judged(format!("needs --locks {TPMCS} --threads {BASE},{threads}")),
     }
 }
 
@@ -217,7 +227,7 @@ mod tests {
             let ops = ops(row, threads, round);
             Values::parse(&format!("ops_per_sec {ops}\njain 0.95\ncpu_ns_per_op 200\n"))
         };
-        judged_by(threads, think, values, judge)
+        judged_by(threads, think, values, |grid| judge(grid))
     }
 
     /// Returns `judge`'s result for a table of `values`.
@@ -225,7 +235,7 @@ mod tests {
         threads: &[u32],
         think: u64,
         values: impl Fn(usize, u32, u32) -> Values,
-        judge: impl Fn(&Grid) -> J,
+        judge: impl Fn(&mut Grid) -> J,
     ) -> J {
         let (rows, _) =
             configurations(&["tpmcs+control".parse().expect("a known name")], true).expect("rows");
@@ -239,7 +249,7 @@ mod tests {
             .flat_map(|round| (0..cells.len()).map(move |index| (round, index)))
             .map(|(round, index)| sample(round, index))
             .collect();
-        judge(&Grid {
+        judge(&mut Grid {
             rows: &rows,
             threads,
             thinks: &[think],
@@ -270,16 +280,23 @@ mod tests {
     #[test]
     fn longest_wait_is_judged_by_the_bound_for_its_threads() {
         // 4 threads and sections of 100 ns: 100.8808 ms.
-        let text = "ops_per_sec 1\njain 1\ncpu_ns_per_op 1\nmax_ns 50440400\n";
-        judged_by(
-            &[4],
-            0,
-            |_, _, _| Values::parse(text),
-            |grid| {
-                let measured = longest_wait(grid).measured.expect("a longest wait");
-                assert!((measured - 0.5).abs() < 1e-6, "{measured}");
-            },
-        );
+        let values = |_, _, _| Values::parse("ops_per_sec 1\nmax_ns 50440400\n");
+        judged_by(&[4], 0, values, |grid| {
+            let measured = longest_wait(grid).measured.expect("a longest wait");
+            assert!((measured - 0.5).abs() < 1e-6, "{measured}");
+        });
+    }
+
+    #[test]
+    fn longest_wait_of_one_round_decides() {
+        let values = |_, _, round| {
+            Values::parse(if round == 2 { "max_ns 200000000\n" } else { "max_ns 1000000\n" })
+        };
+        judged_by(&[4], 0, values, |grid| {
+            let judgement = longest_wait(grid);
+            assert_eq!(judgement.verdict, Verdict::Miss);
+            assert_eq!(judgement.note, "worst: 4 threads, 200 ms in 3 rounds, bound 101 ms");
+        });
     }
 
     #[test]
@@ -294,6 +311,41 @@ mod tests {
         judged(&[2, 4, 64], 0, ops, |grid| {
             assert_eq!(tpmcs_200(grid).measured, Some(0.5));
             assert_eq!(tpmcs_3200(grid).verdict, Verdict::Miss);
+        });
+    }
+
+    #[test]
+    fn tpmcs_goal_is_not_judged_if_its_load_is_the_base() {
+        let values = |_, _, _| Values::parse("ops_per_sec 1000000\n");
+        judged_by(&[2, 32], 0, values, |grid| {
+            grid.processors = 1;
+            assert_eq!(tpmcs_200(grid).verdict, Verdict::NotJudged);
+            assert_eq!(tpmcs_3200(grid).verdict, Verdict::Pass);
+        });
+    }
+
+    #[test]
+    fn goals_are_about_the_rows_that_decide_them() {
+        let ops = |_, threads, _| 1e7 / f64::from(threads).sqrt();
+        judged(&[1, 2, 4, 64], 0, ops, |grid| {
+            let rows = |judgement: &Judgement| judgement.rows.clone().unwrap_or_default().join(" ");
+            let rows: Vec<String> = judge(grid).iter().map(rows).collect();
+            assert_eq!(rows[0], "libc default");
+            assert_eq!((rows[4].as_str(), rows[8].as_str()), ("libc-adaptive default", TPMCS));
+        });
+    }
+
+    #[test]
+    fn window_without_operations_passes_no_goal() {
+        let values = |row, _, _| {
+            let ops = if row == DEFAULT { 0 } else { 5 };
+            Values::parse(&format!("ops {ops}\nops_per_sec {ops}\njain 1\ncpu_ns_per_op 0.5\n"))
+        };
+        judged_by(&[4], 0, values, |grid| {
+            grid.seconds = FAIRNESS_SECONDS;
+            for goal in [saturated, fairness, processor_time] {
+                assert_eq!(goal(grid).verdict, Verdict::Miss);
+            }
         });
     }
 

@@ -5,6 +5,7 @@ use unconvoy_measure::table::Table;
 
 use super::grid::{ADAPTIVE, Grid, throughput};
 use crate::energy;
+use crate::run::Values;
 
 /// Returns tables of throughput, fairness, processor time and, if measured, latency, per think
 /// time.
@@ -46,13 +47,13 @@ fn of_think_time(grid: &Grid, think: u64) -> Vec<Table> {
         grid,
         think,
         format!("Jain's fairness index over {} s; think {think} ns", grid.seconds),
-        metric("jain", 1.0),
+        |grid, cell| grid.samples.spread(cell, Values::jain),
     ));
     tables.push(table(
         grid,
         think,
         format!("Processor time per operation, ns; think {think} ns"),
-        metric("cpu_ns_per_op", 1.0),
+        |grid, cell| grid.samples.spread(cell, Values::cpu_ns_per_op),
     ));
     let energy = table(
         grid,
@@ -68,7 +69,13 @@ fn of_think_time(grid: &Grid, think: u64) -> Vec<Table> {
     );
     let is_measured =
         |table: &Table| table.rows.iter().flatten().skip(1).any(|field| field.contains('('));
-    tables.extend([energy, latency].into_iter().filter(is_measured));
+    let longest = table(
+        grid,
+        think,
+        format!("Longest time to acquire, ms; think {think} ns"),
+        metric("max_ns", 1e6),
+    );
+    tables.extend([energy, latency, longest].into_iter().filter(is_measured));
     tables
 }
 

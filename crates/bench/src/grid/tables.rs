@@ -179,7 +179,7 @@ fn processor_time(matrix: &Matrix, values: &Values) -> Option<f64> {
     if matrix.metric.lower_is_better {
         values.get("cpu_seconds").or_else(|| values.get("process_cpu_seconds"))
     } else {
-        Some(values.get("cpu_ns_per_op")? / 1e3)
+        Some(values.cpu_ns_per_op()? / 1e3)
     }
 }
 
@@ -252,10 +252,7 @@ fn costs(matrix: &Matrix, title: &str, remark: &str, rows: &[usize]) -> Table {
 pub fn worst_jain(matrix: &Matrix, row: usize) -> Option<(f64, u32)> {
     let columns = (0..matrix.threads.len()).filter(|&column| matrix.threads[column] > 1);
     let medians = columns.filter_map(|column| {
-        Some((
-            matrix.spread(row, column, |values| values.get("jain"))?.median,
-            matrix.threads[column],
-        ))
+        Some((matrix.spread(row, column, Values::jain)?.median, matrix.threads[column]))
     });
     medians.min_by(|left, right| left.0.total_cmp(&right.0))
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use unconvoy::catalogue::environment::{self, Reader, VARIABLES};
+use unconvoy::catalogue::environment;
 use unconvoy_measure::parts;
 
 use super::configuration::Configuration;
@@ -20,7 +20,7 @@ pub fn command(
     // Remove the user's own unconvoy settings: a configuration is exactly what its name says.
     let mut preload = std::env::var_os(environment::PRELOAD.name)
         .and_then(|existing| parts::without_preload(&existing));
-    for variable in VARIABLES.iter().filter(|it| it.readers.contains(&Reader::Library)) {
+    for variable in environment::of_library() {
         command.env_remove(variable.name);
     }
     if let (Some((lock, load)), Some(library)) = (configuration.lock, library) {

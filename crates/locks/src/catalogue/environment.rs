@@ -91,6 +91,12 @@ macro_rules! variables {
     };
 }
 
+/// The variables that `libunconvoy.so` reads. A command that measures a program removes them, so
+/// that the program runs under the command's settings and not the user's.
+pub fn of_library() -> impl Iterator<Item = &'static Variable> {
+    VARIABLES.iter().filter(|variable| variable.readers.contains(&Reader::Library))
+}
+
 use Reader::{Build, Command, Library, Scheduler, Tests, Workloads};
 use Values::{Anything, Form, Milliseconds, Path, Switch, Word};
 
