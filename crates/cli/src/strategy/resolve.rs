@@ -153,8 +153,8 @@ fn places(entry: &Entry, module: &Module) -> Vec<(u64, u64)> {
     found
 }
 
-/// Splits overlapping ranges so that the highest rank applies. Neighbours of one choice become one
-/// range. `Err`: two entries of one rank that contradict each other.
+/// Splits overlapping ranges so that the highest rank applies. Neighbouring functions of one choice
+/// become one range. `Err`: two entries of one rank that contradict each other.
 fn disjoint(mut ranges: Vec<Range<'_>>) -> Result<Vec<Part>, (&Entry, &Entry)> {
     let mut bounds: Vec<u64> = ranges.iter().flat_map(|range| [range.start, range.end]).collect();
     bounds.sort_unstable();
@@ -162,6 +162,7 @@ fn disjoint(mut ranges: Vec<Range<'_>>) -> Result<Vec<Part>, (&Entry, &Entry)> {
     ranges.sort_by_key(|range| range.start);
     let (mut next, mut active) = (0, Vec::<Range<'_>>::new());
     let mut result: Vec<Part> = Vec::new();
+    let mut last_is_function = false;
     for pair in bounds.windows(2) {
         let (start, end) = (pair[0], pair[1]);
         while next < ranges.len() && ranges[next].start <= start {
@@ -179,12 +180,55 @@ fn disjoint(mut ranges: Vec<Range<'_>>) -> Result<Vec<Part>, (&Entry, &Entry)> {
             let (first, second) = (best.entry, rival.entry);
             return Err(if first.line < second.line { (first, second) } else { (second, first) });
         }
+        let is_function = best.entry.place != Place::Symbol && best.entry.name.offset.is_none();
+        // Between two variables, or two calls of a function, there may be others.
+        let gap = if is_function && last_is_function { ALIGNMENT } else { 1 };
         match result.last_mut() {
-            Some(last) if last.2 == best.choice && last.1.next_multiple_of(ALIGNMENT) >= start => {
+            Some(last) if last.2 == best.choice && last.1.next_multiple_of(gap) >= start => {
                 last.1 = end;
             }
             _ => result.push((start, end, best.choice)),
         }
+        last_is_function = is_function;
     }
     Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::modules::Symbol;
+    use super::*;
+    use std::path::Path;
+
+    /// The ranges of the rules for mutexes that have been first taken or have a symbol.
+    fn ranges(text: &str, symbols: &[(&str, u64, u64, bool)]) -> Vec<(u64, u64)> {
+        let symbol = |&(name, address, size, is_function): &(&str, u64, u64, bool)| Symbol {
+            name: name.into(),
+            address,
+            size,
+            is_function,
+        };
+        let symbols = symbols.iter().map(symbol).collect();
+        let module = Module { path: "/p".into(), identity: 1, build_id: String::new(), symbols };
+        let entries = format!("version = 1\n{text}");
+        let strategy = Strategy::parse(Path::new("s.toml"), &entries).expect("valid");
+        let rules = resolve(&strategy, &[module]).expect("no contradiction").rules;
+        rules.iter().map(|rule| (rule.start, rule.end)).collect()
+    }
+
+    fn entry(name: &str) -> String {
+        format!("[[lock]]\n{name}\nkind = \"mutex\"\nlock = \"libc\"\n")
+    }
+
+    #[test]
+    fn only_neighbouring_functions_become_one_range() {
+        let functions = [("setup", 0x100, 0x39, true), ("tear_down", 0x140, 0x20, true)];
+        let whole = entry("first-taken = \"setup\"") + &entry("first-taken = \"tear_down\"");
+        assert_eq!(ranges(&whole, &functions), [(0x100, 0x160)]);
+        let calls = entry("first-taken = \"setup+0x11\"") + &entry("first-taken = \"setup+0x21\"");
+        assert_eq!(ranges(&calls, &functions), [(0x110, 0x111), (0x120, 0x121)]);
+        let variables = [("a", 0x200, 40, false), ("c", 0x22c, 40, false)];
+        let both = entry("symbol = \"a\"") + &entry("symbol = \"c\"");
+        assert_eq!(ranges(&both, &variables), [(0x200, 0x228), (0x22c, 0x254)]);
+    }
 }
