@@ -223,7 +223,7 @@ impl Advice {
 /// place is a store that the source makes under a condition. Callers can tell from the machine
 /// code: a conditional move precedes the store, as in Figure 2.
 pub fn advise(lock: &LockAnalysis, conditional: impl Fn(u32) -> bool) -> Vec<Advice> {
-    let known = lock.estimates.iter().filter(|estimates| estimates.windows > 0);
+    let known = lock.estimates.iter().filter(|estimates| estimates.is_measured());
     let largest = known.max_by_key(|estimates| estimates.processors);
     let Some(estimates) = largest.filter(|_| lock.pairs.compared >= FEWEST_PAIRS) else {
         return vec![Advice::TooFew { pairs: lock.pairs.compared }];
