@@ -1,0 +1,101 @@
+//! The scripts that fill records and print their tables: no machine, commit or doubt is left out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn write(folder: &Path, name: &str, record: &Value) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, record.to_string()).expect("a record");
+    path
+}
+
+/// Runs a script, and returns whether it succeeded and what it printed.
+fn run(mut command: Command) -> (bool, String) {
+    let output = command.env("PYTHONDONTWRITEBYTECODE", "1").output().expect("python3");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.success(), text(&output.stdout) + &text(&output.stderr))
+}
+
+fn script(name: &str) -> Command {
+    Command::new(repository().join("scripts").join(name))
+}
+
+/// What a script prints of records.
+fn table(name: &str, records: &[PathBuf]) -> String {
+    let mut command = script(name);
+    command.args(records);
+    let (succeeded, text) = run(command);
+    assert!(succeeded, "{text}");
+    text
+}
+
+/// A record of `compare` at 2 and at 8 threads. The ratios are those at 8; at 2, both rates agree.
+fn compared(cpu: &str, complete: bool, ratios: &[f64]) -> Value {
+    let (mut runs, mut summary) = (Vec::new(), Vec::new());
+    for threads in [2, 8] {
+        for configuration in ["libc", "default"] {
+            for (round, ratio) in ratios.iter().enumerate() {
+                let is_slow = configuration == "default" && threads == 8;
+                let wobble = if configuration == "libc" { 1.0 } else { 1.0 + 1e-3 * round as f64 };
+                runs.push(json!({
+                    "configuration": configuration, "threads": threads, "round": round,
+                    "metric": if is_slow { 1000.0 * ratio } else { 1000.0 * wobble },
+                    "user_s": 1.0, "system_s": 0.0, "wall_s": 1.0,
+                }));
+            }
+            summary.push(json!({
+                "configuration": configuration, "threads": threads,
+                "metric": {"median": 1000.0, "mad": 1.0}, "ratio": 0.92, "low": 0.9, "high": 0.94,
+            }));
+        }
+    }
+    json!({
+        "title": "one: what runs", "complete": complete, "runs": runs, "summary": summary,
+        "plan": {"configurations": ["libc", "default"], "threads": [2, 8]},
+        "context": {
+            "cpu": cpu, "processors": 2, "memory_kib": 8 << 20, "kernel": "Linux 6.1",
+            "libc": "glibc 2.36", "unconvoy": "0.1.0", "date": "2026-11-27", "load_average": 0.1,
+        },
+    })
+}
+
+/// By Student's t, their probability is .017; the least of five ranks is .031.
+const LOW: [f64; 5] = [0.9652, 0.9437, 0.9227, 0.9022, 0.8821];
+
+#[test]
+fn ranks_that_cannot_decide_do_not_hide_a_loss() {
+    let folder = folder();
+    let record = write(folder.path(), "one.json", &compared("Z80", true, &LOW));
+    let text = table("programs-table.py", &[record]);
+    assert!(text.contains("for the table: one at 8 (0.92)."), "{text}");
+}
+
+#[test]
+fn incomplete_record_and_each_machine_are_named() {
+    let folder = folder();
+    let mut other = compared("6502", false, &LOW);
+    other["commit"] = "badc0de".into();
+    let records = [
+        write(folder.path(), "one.json", &compared("Z80", true, &LOW)),
+        write(folder.path(), "two.json", &other),
+    ];
+    let text = table("programs-table.py", &records);
+    assert!(text.starts_with("Z80, 2 processors, 8 GiB"), "{text}");
+    assert!(text.contains("\n6502, 2 processors") && text.contains("(badc0de)"), "{text}");
+    let incomplete = |name| {
+        let row = text.lines().find(|line| line.starts_with(name)).expect("a row");
+        row.contains("| 5 (incomplete) |")
+    };
+    assert!(!incomplete("| one") && incomplete("| two"), "{text}");
+}
