@@ -40,6 +40,16 @@ fn table(name: &str, records: &[PathBuf]) -> String {
     text
 }
 
+/// A copy of a script outside the repository, with the files it reads beside it.
+fn copied(folder: &Path, names: &[&str]) -> Command {
+    fs::create_dir_all(folder.join("scripts")).expect("a folder");
+    for name in names.iter().chain(&["origins.py"]) {
+        let path = Path::new("scripts").join(name);
+        fs::copy(repository().join(&path), folder.join(&path)).expect("a copy");
+    }
+    Command::new(folder.join("scripts").join(names[0]))
+}
+
 /// A record of `compare` at 2 and at 8 threads. The ratios are those at 8; at 2, both rates agree.
 fn compared(cpu: &str, complete: bool, ratios: &[f64]) -> Value {
     let (mut runs, mut summary) = (Vec::new(), Vec::new());
@@ -98,4 +108,69 @@ fn incomplete_record_and_each_machine_are_named() {
         row.contains("| 5 (incomplete) |")
     };
     assert!(!incomplete("| one") && incomplete("| two"), "{text}");
+}
+
+#[test]
+fn table_of_tune_names_the_commits_and_machines_of_all_steps() {
+    let folder = folder();
+    let known = repository().join("docs/records/tune/counter-2.json");
+    let known = fs::read_to_string(known).expect("a record");
+    let mut record: Value = serde_json::from_str(&known).expect("JSON");
+    let first = write(folder.path(), "first.json", &record);
+    record["oracle"]["commit"] = "badc0de".into();
+    record["threads"] = 8.into();
+    for step in ["oracle", "tune", "fresh"] {
+        record[step]["context"]["cpu"] = "Z80".into();
+    }
+    let text = table("tune-table.py", &[first, write(folder.path(), "second.json", &record)]);
+    let heading: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(heading.len(), 3, "two machines and the dates: {heading:?}");
+    let second = heading.iter().find(|line| line.contains("Z80")).expect("a line");
+    assert!(second.contains("badc0de: oracle"), "{heading:?}");
+}
+
+#[test]
+fn cell_of_another_machine_is_not_continued() {
+    let folder = folder();
+    let mut command = copied(folder.path(), &["bench-tune.py", "tune-programs.toml"]);
+    let record = json!({"name": "counter", "threads": 2, "oracle": {"context": {"cpu": "Z80"}}});
+    fs::create_dir(folder.path().join("out")).expect("a folder");
+    write(folder.path(), "out/counter-2.json", &record);
+    command.args(["--out", "out", "--step", "oracle", "counter@2"]);
+    let (succeeded, text) = run(command);
+    assert!(!succeeded && text.contains("another machine: its cpu was Z80"), "{text}");
+}
+
+#[test]
+fn patched_record_of_another_commit_is_not_relabelled() {
+    let folder = folder();
+    let mut command = copied(folder.path(), &["bench-patched.py"]);
+    let built = folder.path().join("target/patched");
+    fs::create_dir_all(&built).expect("a folder");
+    for source in ["leveldb", "sqlite3"] {
+        fs::write(built.join(format!("{source}.version")), "1\n").expect("a file");
+    }
+    let versions = json!({"leveldb": "1", "sqlite3": "1"});
+    let record = json!({"commit": "badc0de", "versions": versions, "runs": [], "predictions": {}});
+    let path = write(folder.path(), "patched.json", &record);
+    command.arg("--out").arg(folder.path()).env("UNCONVOY", "/bin/true");
+    let (succeeded, text) = run(command);
+    assert!(!succeeded && text.contains("its commit was badc0de"), "{text}");
+    assert!(fs::read_to_string(path).expect("a record").contains("badc0de"));
+}
+
+#[test]
+fn cost_of_sampling_on_another_machine_is_not_relabelled() {
+    let folder = folder();
+    let qemu = folder.path().join("qemu-x86_64");
+    fs::write(&qemu, "#!/bin/sh\necho qemu 1\n").expect("a script");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&qemu, mode).expect("a mode");
+    let record = json!({"machine": {"cpu": "Z80"}, "programs": {}});
+    let path = write(folder.path(), "cost.json", &record);
+    let mut command = script("syncchar-cost.py");
+    let paths = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("a path"));
+    command.arg("--out").arg(path).arg("pigz").env("PATH", paths);
+    let (succeeded, text) = run(command);
+    assert!(!succeeded && text.contains("another machine: its cpu was Z80"), "{text}");
 }
