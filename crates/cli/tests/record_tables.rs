@@ -174,3 +174,39 @@ fn cost_of_sampling_on_another_machine_is_not_relabelled() {
     let (succeeded, text) = run(command);
     assert!(!succeeded && text.contains("another machine: its cpu was Z80"), "{text}");
 }
+
+/// A record of `profile-cost.py` with runs of 1 s.
+fn profiled(rounds: usize) -> Value {
+    let cell = json!({
+        "program": "counter", "profiler": "unconvoy profile", "off": 2.0, "on": 1.0,
+        "waits_per_s": null,
+    });
+    let round = json!({"date": "2026-11-27", "commit": "badc0de", "cells": [cell]});
+    json!({
+        "machine": {"cpu": "Z80", "processors": 2, "kernel": "Linux", "libc": "glibc"},
+        "command": ["scripts/profile-cost.py"], "rounds": vec![round; rounds],
+    })
+}
+
+#[test]
+fn interval_of_few_rounds_has_its_true_level() {
+    let folder = folder();
+    let text = |rounds| {
+        let path = write(folder.path(), "cost.json", &profiled(rounds));
+        table("profile-cost.py", &["--table".into(), path])
+    };
+    let few = text(3);
+    assert!(few.contains("| 0.500 to 0.500 (75 %) |") && !few.contains("95 %"), "{few}");
+    let enough = text(6);
+    assert!(enough.contains("| 95 % interval |") && !enough.contains("(9"), "{enough}");
+}
+
+#[test]
+fn rounds_of_other_lengths_are_not_pooled() {
+    let folder = folder();
+    let path = write(folder.path(), "cost.json", &profiled(1));
+    let mut command = script("profile-cost.py");
+    command.arg("--out").arg(path).args(["--seconds", "3", "counter"]);
+    let (succeeded, text) = run(command);
+    assert!(!succeeded && text.contains("has runs of 1 s"), "{text}");
+}
