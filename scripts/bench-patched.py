@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 
+import origins
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILT = ROOT / "target/patched"
 UNCONVOY = os.environ.get("UNCONVOY", str(ROOT / "target/release/unconvoy"))
@@ -105,19 +107,29 @@ def measure(command, source, number, locks):
     return record["context"], rates
 
 
-def fill(path, rounds):
+def begun(path):
+    """The record to fill. Another machine, commit or version would relabel what it holds."""
+    here = {
+        "commit": origins.commit(),
+        "versions": {
+            source: (BUILT / f"{source}.version").read_text().strip() for _, source, _ in PROGRAMS
+        },
+        **origins.machine(),
+    }
     record = {"schema": 1, "predictions": {}, "runs": []}
     if path.exists():
         record = json.loads(path.read_text())
+        if why := origins.difference(record, here):
+            sys.exit(f"bench-patched: {path} does not fit: {why}; remove it to measure anew")
+    return {**record, **here}
+
+
+def fill(path, rounds):
+    record = begun(path)
     locks = [lock for lock in LOCKS if lock != "elided" or transactions_commit()]
     if "elided" not in locks:
         print("skipped: elided, because hardware transactions do not commit", file=sys.stderr)
-    head = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    record["commit"] = subprocess.run(head, capture_output=True, text=True).stdout.strip()
     record["command"] = f"scripts/bench-patched.py --rounds {rounds}"
-    record["versions"] = {
-        source: (BUILT / f"{source}.version").read_text().strip() for _, source, _ in PROGRAMS
-    }
     cells = [
         (title, source, command, number, variant)
         for title, source, command in PROGRAMS
@@ -134,8 +146,7 @@ def fill(path, rounds):
             if (title, variant, number_of_round) in done:
                 continue
             context, rates = measure(command, source, number, locks)
-            for key in ["cpu", "processors", "kernel", "libc", "date"]:
-                record[key] = context[key]
+            record["date"] = context["date"]
             run = {"program": title, "variant": variant, "round": number_of_round, "rates": rates}
             record["runs"].append(run)
             path.write_text(json.dumps(record, indent=1) + "\n")

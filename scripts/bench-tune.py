@@ -32,6 +32,8 @@ import sys
 import time
 import tomllib
 
+import origins
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 UNCONVOY = os.environ.get("UNCONVOY", "target/release/unconvoy")
 PROGRAMS = tomllib.loads((ROOT / "scripts/tune-programs.toml").read_text())
@@ -69,11 +71,7 @@ def measure(path, words):
         sys.exit(f"bench-tune: {command[1]} ended with status {status}; run the command above")
     text = path.read_text().replace(f"{ROOT}/", "")
     path.unlink()
-    return {**json.loads(text), "commit": commit(), "took_s": took_s}, status
-
-
-def commit():
-    return subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip()
+    return {**json.loads(text), "commit": origins.commit(), "took_s": took_s}, status
 
 
 class Cell:
@@ -91,6 +89,17 @@ class Cell:
         self.record = {"name": name, "threads": threads, "real": "real" in program}
         if self.path.exists():
             self.record = json.loads(self.path.read_text())
+            self.require_same_machine()
+
+    def require_same_machine(self):
+        """Rates of two machines do not compare. Each step keeps its commit."""
+        for step in STEPS:
+            known = self.record.get(step, {}).get("context", {})
+            if why := origins.difference(known, origins.machine()):
+                sys.exit(
+                    f"bench-tune: {self.path} is of another machine: {why}; remove the file to "
+                    "measure its cell anew"
+                )
 
     def step(self, step):
         if step in self.record:

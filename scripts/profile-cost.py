@@ -12,7 +12,7 @@ PATH; it skips what is not installed, with a message.
 A round runs every program once with and once without each profiler, in random order. Its ratio is
 the rate with the profiler over the rate without. The table has the median of the rounds' ratios,
 and the interval between two order statistics that contains the true median with a probability of
-at least 95 %.
+at least 95 %, or of less if there are fewer than six rounds; the table then says of how much.
 """
 
 import argparse
@@ -21,7 +21,6 @@ import json
 import math
 import os
 import pathlib
-import platform
 import random
 import re
 import shutil
@@ -31,6 +30,8 @@ import sys
 import tempfile
 import time
 
+import origins
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILT = pathlib.Path(os.environ.get("BUILT", ROOT / "target/release"))
 WORKLOADS = pathlib.Path(os.environ.get("WORKLOADS", ROOT / "target/workloads"))
@@ -38,6 +39,8 @@ SCRIPTS = ROOT / "crates/bench/workloads/programs"
 PROCESSORS = len(os.sched_getaffinity(0))
 THREADS = str(4 * PROCESSORS)
 LIMIT_S = 120
+# The fewest rounds whose range contains the true median with at least 95 %.
+FEWEST_ROUNDS = 6
 
 # Names and arguments of the workload programs.
 WORKLOAD_PROGRAMS = {
@@ -151,18 +154,18 @@ def one_round(selected, seconds, cache):
             {"program": name, "profiler": profiler, "off": off, "on": on, "waits_per_s": waits}
         )
     date = f"{datetime.datetime.now(datetime.timezone.utc):%F %T} UTC"
-    return {"date": date, "commit": commit(), "cells": cells}
+    return {"date": date, "commit": origins.commit(), "cells": cells}
 
 
 def interval(values):
-    """The order statistics around the median that contain it with at least 95 %; all of the range
-    if there are too few values."""
+    """The order statistics around the median that contain it with at least 95 %, and that
+    probability. All of the range, with less, if there are too few values."""
     values, n = sorted(values), len(values)
     below, tail = 0, 0.5**n
     while below < n // 2 - 1 and 2 * (tail + math.comb(n, below + 1) * 0.5**n) <= 0.05:
         below += 1
         tail += math.comb(n, below) * 0.5**n
-    return values[below], values[n - 1 - below]
+    return values[below], values[n - 1 - below], 1 - 2 * tail
 
 
 def rate(value):
@@ -179,44 +182,34 @@ def table(record):
         f"{machine['libc']}, commit {commits};\n"
         f"{rounds[0]['date']} to {rounds[-1]['date']}: `{' '.join(record['command'])}`.\n",
         f"{len(rounds)} rounds, {4 * machine['processors']} threads.\n",
-        "| program | profiler | rate without it | ratio with it | 95 % interval | waits/s |",
-        "| --- | --- | --- | --- | --- | --- |",
     ]
     by_row = {}
     for cell in (cell for one in rounds for cell in one["cells"]):
         by_row.setdefault((cell["program"], cell["profiler"]), []).append(cell)
+    is_sure = all(len(cells) >= FEWEST_ROUNDS for cells in by_row.values())
+    lines += [
+        "| program | profiler | rate without it | ratio with it | "
+        f"{'95 % interval' if is_sure else 'interval'} | waits/s |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for (name, profiler), cells in by_row.items():
         ratios = [cell["on"] / cell["off"] for cell in cells]
-        low, high = interval(ratios)
+        low, high, level = interval(ratios)
+        of_level = "" if is_sure else f" ({math.floor(100 * level)} %)"
         waits = [cell["waits_per_s"] for cell in cells if cell["waits_per_s"] is not None]
         lines.append(
             f"| {name} | `{profiler}` | {rate(statistics.median(cell['off'] for cell in cells))} | "
-            f"{statistics.median(ratios):.3f} | {low:.3f} to {high:.3f} | "
+            f"{statistics.median(ratios):.3f} | {low:.3f} to {high:.3f}{of_level} | "
             f"{f'{statistics.median(waits):,.0f}' if waits else '-'} |"
         )
     return "\n".join(lines)
 
 
-def commit():
-    """The checked-out commit."""
-    found = subprocess.run(
-        ["git", "-C", ROOT, "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return found.stdout.strip() or "unknown"
-
-
-def machine():
-    """The machine."""
-    cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
-    return {
-        "cpu": cpu[1] if cpu else platform.machine(),
-        "processors": PROCESSORS,
-        "kernel": f"{platform.system()} {platform.release()}",
-        "libc": " ".join(platform.libc_ver()),
-    }
+def seconds_of(record):
+    """The length of a record's runs. Older records have it in their command alone."""
+    words = " ".join(record["command"])
+    found = re.search(r"--seconds[ =](\d+)", words)
+    return record.get("seconds", int(found[1]) if found else 1)
 
 
 def main():
@@ -236,11 +229,17 @@ def main():
     selected = rows(options.peers, options.names)
     begin = time.monotonic()
     command = ["scripts/profile-cost.py", *sys.argv[1:]]
-    record = {"machine": machine(), "command": command, "rounds": []}
+    record = {"machine": origins.machine(), "command": command, "seconds": options.seconds}
+    record["rounds"] = []
     if options.out and options.out.exists():
         known = json.loads(options.out.read_text())
-        if known["machine"] != record["machine"]:
-            sys.exit(f"{options.out} is of another machine: {known['machine']}")
+        if seconds_of(known) != options.seconds:
+            sys.exit(
+                f"{options.out} has runs of {seconds_of(known)} s: measure with --seconds "
+                f"{seconds_of(known)}, or into another file"
+            )
+        if why := origins.difference(known["machine"], record["machine"]):
+            sys.exit(f"{options.out} is of another machine: {why}; choose another --out")
         record = known
     with tempfile.TemporaryDirectory() as cache:
         os.chmod(cache, 0o755)

@@ -9,6 +9,8 @@ import os
 import statistics
 import sys
 
+import origins
+
 # The goal: no real program's ratio is below this, at the thread counts in the records.
 LIMIT = 0.97
 # Probability that a table without a ratio below the goal names one.
@@ -69,15 +71,21 @@ def by_mean(distances):
     return (1 + ((angle + inside) * 2 / math.pi if odd else inside)) / 2
 
 
-def probability_of_limit(ratios):
-    """Bounds the probability of ratios as low as these if the true one were LIMIT. Ranks cannot
-    reach a small level with few values; the mean is the blunter one of disturbed values."""
+def probability_of_limit(ratios, level):
+    """Bounds the probability of ratios as low as these if the true one were LIMIT. The mean is the
+    blunter test of disturbed values. Ranks of few values cannot reach `level`; they would only
+    double what the mean says."""
     distances = [math.log(ratio / LIMIT) for ratio in ratios]
+    if 0.5 ** len(distances) > level:
+        return by_mean(distances)
     return min(1.0, 2 * min(by_ranks(distances), by_mean(distances)))
 
 
-def below_limit(probabilities):
-    """The cells below LIMIT, with ERROR_RATE for all of them together (Holm 1979)."""
+def below_limit(cells):
+    """The cells below LIMIT, with ERROR_RATE for all of them together (Holm 1979). `cells` has the
+    ratios and the name of each."""
+    strictest = ERROR_RATE / max(len(cells), 1)
+    probabilities = [(probability_of_limit(ratios, strictest), name) for ratios, name in cells]
     found = []
     for place, (probability, name) in enumerate(sorted(probabilities)):
         if probability > ERROR_RATE / (len(probabilities) - place):
@@ -93,7 +101,7 @@ if not records:
     sys.exit(
         "usage: programs-table.py RECORD.json... | write-block.py docs/evaluation/programs.md table"
     )
-lines, missing, probabilities, lower = [], [], [], []
+lines, missing, cells, lower = [], [], [], []
 for name, record in sorted(records.items()):
     rows = {(row["threads"], row["configuration"]): row for row in record["summary"]}
     first, *others = record["plan"]["configurations"]
@@ -109,29 +117,32 @@ for name, record in sorted(records.items()):
             ratios = within_rounds(record, threads, other, lambda run: run["metric"])
             times = within_rounds(record, threads, other, time_per_request)
             place = f"{name} at {threads} ({mine['ratio']:.2f})"
-            probabilities.append((probability_of_limit(ratios), place))
+            cells.append((ratios, place))
             if mine["ratio"] < LIMIT:
                 lower.append(place)
             configuration = "" if other == "default" else f" ({other})"
+            incomplete = "" if record.get("complete", True) else " (incomplete)"
             lines.append(
                 f"| {name}{configuration} | {what} | {threads} | {cell(base)} | {cell(mine)} | "
-                f"{len(ratios)} | {mine['ratio']:.3f} ({mine['low']:.3f} to {mine['high']:.3f}) | "
+                f"{len(ratios)}{incomplete} | "
+                f"{mine['ratio']:.3f} ({mine['low']:.3f} to {mine['high']:.3f}) | "
                 f"{statistics.median(times):.3f} |"
             )
             # Only a program's first row has the description.
             what = ""
 
-some = next(iter(records.values()))
-context = some["context"]
 dates = sorted(record["context"]["date"] for record in records.values())
 loads = [record["context"]["load_average"] for record in records.values()]
+machines = origins.lines(
+    (f"{origins.described(context)}, unconvoy {context['unconvoy']}", record.get("commit"))
+    for record in records.values()
+    for context in [record["context"]]
+)
 print(
-    f"{context['cpu']}, {context['processors']} processors, "
-    f"{context['memory_kib'] / 2**20:.0f} GiB, {context['kernel']}, {context['libc']}, "
-    f"unconvoy {context['unconvoy']};\n{dates[0]} to {dates[-1]}; "
+    f"{machines};\n{dates[0]} to {dates[-1]}; "
     f"load average before a program's runs {min(loads):.2f} to {max(loads):.2f}.\n"
 )
-proven = below_limit(probabilities)
+proven = below_limit(cells)
 print(
     f"Below the goal of {LIMIT}, with an error rate of {100 * ERROR_RATE:.0f} % for the table: "
     f"{', '.join(proven) or 'none'}."

@@ -19,7 +19,6 @@ import datetime
 import json
 import os
 import pathlib
-import platform
 import re
 import resource
 import shutil
@@ -30,6 +29,8 @@ import sys
 import tempfile
 import threading
 import time
+
+import origins
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILT = pathlib.Path(os.environ.get("BUILT", ROOT / "target/release"))
@@ -251,9 +252,11 @@ def digits(value):
 def table(record):
     machine = record["machine"]
     dates = sorted({row["date"] for row in record["programs"].values()})
+    commits = sorted({row["commit"] for row in record["programs"].values() if "commit" in row})
+    of_commits = f", commit {', '.join(commits)}" if commits else ""
     yield (
         f"{machine['cpu']}, {machine['processors']} processors, Linux {machine['kernel']}, "
-        f"{machine['qemu']}; {', '.join(dates)}."
+        f"{machine['qemu']}{of_commits}; {', '.join(dates)}."
     )
     yield ""
     yield "| program | plain QEMU | with the plug-in | slowdown (min to max of the repeats) |"
@@ -292,19 +295,21 @@ def main():
     if not shutil.which("qemu-x86_64"):
         print("skipped: qemu-x86_64 is missing (scripts/packages-syncchar.txt)", file=sys.stderr)
         return
-    record = {"programs": {}}
-    if args.out and args.out.exists():
-        record = json.loads(args.out.read_text())
     version = subprocess.run(
         ["qemu-x86_64", "--version"], capture_output=True, text=True
     ).stdout.splitlines()[0]
-    model = re.search(r"^model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
-    record["machine"] = {
-        "cpu": model[1] if model else platform.machine(),
+    here = origins.machine()
+    here = {
+        "cpu": here["cpu"],
         "processors": os.cpu_count(),
-        "kernel": platform.release(),
+        "kernel": here["kernel"].removeprefix("Linux "),
         "qemu": version,
     }
+    record = {"machine": here, "programs": {}}
+    if args.out and args.out.exists():
+        record = json.loads(args.out.read_text())
+        if why := origins.difference(record["machine"], here):
+            sys.exit(f"{args.out} is of another machine: {why}; choose another --out")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         inputs = make_input(folder)
@@ -312,6 +317,7 @@ def main():
             row = run(name, args.repeats, folder, inputs)
             if row:
                 row["date"] = datetime.date.today().isoformat()
+                row["commit"] = origins.commit()
                 record["programs"][name] = row
                 if args.out:
                     args.out.write_text(json.dumps(record, indent=1) + "\n")

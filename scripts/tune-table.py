@@ -10,6 +10,10 @@ import statistics
 import sys
 import tomllib
 
+import origins
+
+# The steps of scripts/bench-tune.py.
+STEPS = ("oracle", "tune", "fresh", "advice")
 # The goals of the cells: against the best configuration, against libc and the default, and the gain
 # over libc that counts as large.
 ORACLE, BASELINE, LARGE = 0.97, 0.98, 1.3
@@ -157,6 +161,37 @@ def print_advice(records):
     print_table(heads, (row.columns() for row in advised))
 
 
+def contexts_of(record):
+    """Each step's name, context (None of a profile) and commit."""
+    for step in STEPS:
+        if step in record:
+            yield step, record[step].get("context"), record[step]["commit"]
+    if measured := record.get("advice", {}).get("measured"):
+        yield "advice", measured["context"], measured["commit"]
+
+
+def machines_of(records):
+    """A line for each machine, with all commits. A commit of some steps alone names them."""
+    steps, found = {}, []
+    for record in records:
+        for step, _, commit in contexts_of(record):
+            steps.setdefault(commit, set()).add(step)
+    every = set().union(*steps.values())
+    named = {
+        commit: commit if own == every else f"{commit}: {', '.join(sorted(own, key=STEPS.index))}"
+        for commit, own in steps.items()
+    }
+    for record in records:
+        configurations = [row["configuration"] for row in record["oracle"]["summary"]]
+        transactions = "with" if "elided" in configurations else "without"
+        for _, context, commit in contexts_of(record):
+            # A profile has no context; it is of the same machine.
+            context = context or record["fresh"]["context"]
+            machine = origins.described(context, f"{transactions} hardware transactions")
+            found.append((f"{machine}, unconvoy {context['unconvoy']}", named[commit]))
+    return origins.lines(found)
+
+
 def main(paths):
     records = [json.loads(pathlib.Path(path).read_text()) for path in paths]
     records = [record for record in records if "fresh" in record]
@@ -165,16 +200,9 @@ def main(paths):
     programs = pathlib.Path(__file__).parent / "tune-programs.toml"
     order = list(tomllib.loads(programs.read_text()))
     records.sort(key=lambda record: (order.index(record["name"]), record["threads"]))
-    contexts = [record["fresh"]["context"] for record in records]
-    context, dates = contexts[0], sorted(context["date"] for context in contexts)
-    configurations = [row["configuration"] for row in records[0]["oracle"]["summary"]]
-    transactions = "with" if "elided" in configurations else "without"
-    commits = ", ".join(sorted({record["tune"]["commit"] for record in records}))
-    print(
-        f"{context['cpu']}, {context['processors']} processors, {transactions} hardware "
-        f"transactions, {context['kernel']}, {context['libc']}, unconvoy {context['unconvoy']} "
-        f"({commits});\n{dates[0]} to {dates[-1]}."
-    )
+    contexts = [context for record in records for _, context, _ in contexts_of(record) if context]
+    dates = sorted(context["date"] for context in contexts)
+    print(f"{machines_of(records)};\n{dates[0]} to {dates[-1]}.")
     print_cells([Cell(record) for record in records])
     print_advice([record for record in records if "advice" in record])
 

@@ -234,9 +234,17 @@ pub(crate) fn no_transactions(machine: &str) -> String {
     format!("{machine} has no transactions; add a table [transactions] to its machine file")
 }
 
+/// Threads that the message of a hang lists.
+const LISTED_THREADS: usize = 8;
+
 /// `threads` has a line for each thread.
 pub(crate) fn hang(at_ns: u64, threads: &str) -> String {
-    format!("the simulated program hangs at {at_ns} ns:\n{threads}")
+    let listed = threads.lines().take(LISTED_THREADS).collect::<Vec<_>>().join("\n");
+    let rest = match threads.lines().count().saturating_sub(LISTED_THREADS) {
+        0 => String::new(),
+        more => format!("\n  and {more} more"),
+    };
+    format!("the simulated program hangs at {at_ns} ns:\n{listed}{rest}")
 }
 
 pub(crate) fn stopped() -> &'static str {

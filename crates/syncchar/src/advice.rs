@@ -6,6 +6,7 @@
 
 use crate::analysis::{Estimates, LockAnalysis};
 use crate::conflicts::HotSpot;
+use crate::estimate::Estimate;
 use serde::{Deserialize, Serialize};
 
 /// The fewest pairs of sections on which advice is based: a share of a hundred pairs has a standard
@@ -140,13 +141,29 @@ pub enum Advice {
         /// Mean number of words touched by a section.
         words: f64,
     },
-    /// Conflicts are dense without a hot spot (section 6.1, last paragraph).
+    /// Conflicts are dense, and no other advice fits: without a hot spot (section 6.1, last
+    /// paragraph), or if the hot data is all that sections work on.
     KeepLock {
         /// D_n.
         density: f64,
         /// Threads compared at once.
         threads: f64,
+        /// The word with the most conflicts, if it is a hot spot.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hot: Option<HotWord>,
     },
+}
+
+/// A word that sections conflict on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HotWord {
+    /// Its address.
+    #[serde(with = "crate::address")]
+    pub address: u64,
+    /// Share of the conflicts that involve the word.
+    pub share: f64,
+    /// Share of the conflicts on no other word.
+    pub alone: f64,
 }
 
 impl Advice {
@@ -211,10 +228,22 @@ impl Advice {
                 "Split this bulk section into one per item: it touches {words:.0} words in a \
                  loop before it releases the lock."
             ),
-            Advice::KeepLock { density, threads } => format!(
-                "Keep the lock: conflicts are dense ({density:.1} of {threads:.1} threads would \
-                 take turns), and no single address causes them."
-            ),
+            Advice::KeepLock { density, threads, hot } => {
+                let cause = match hot {
+                    None => ", and no single address causes them".into(),
+                    Some(hot) => format!(
+                        ": sections work on the same data, first on {}, which is in {} of the \
+                         conflicts{}",
+                        word(hot.address),
+                        percent(hot.share),
+                        alone(hot.alone)
+                    ),
+                };
+                format!(
+                    "Keep the lock: conflicts are dense ({density:.1} of {threads:.1} threads \
+                     would take turns){cause}."
+                )
+            }
         }
     }
 }
@@ -223,7 +252,7 @@ impl Advice {
 /// place is a store that the source makes under a condition. Callers can tell from the machine
 /// code: a conditional move precedes the store, as in Figure 2.
 pub fn advise(lock: &LockAnalysis, conditional: impl Fn(u32) -> bool) -> Vec<Advice> {
-    let known = lock.estimates.iter().filter(|estimates| estimates.windows > 0);
+    let known = lock.estimates.iter().filter(|estimates| estimates.is_measured());
     let largest = known.max_by_key(|estimates| estimates.processors);
     let Some(estimates) = largest.filter(|_| lock.pairs.compared >= FEWEST_PAIRS) else {
         return vec![Advice::TooFew { pairs: lock.pairs.compared }];
@@ -254,14 +283,23 @@ pub fn advise(lock: &LockAnalysis, conditional: impl Fn(u32) -> bool) -> Vec<Adv
         if advice.len() == before && !independent {
             advice.push(match byte.speed_up() >= SOME_GAIN {
                 true => transactions(estimates),
-                false => Advice::KeepLock { density: byte.density, threads: byte.threads },
+                false => keep(lock, &byte),
             });
         }
     }
     if advice.is_empty() {
-        advice.push(Advice::KeepLock { density: byte.density, threads: byte.threads });
+        advice.push(keep(lock, &byte));
     }
     advice
+}
+
+fn keep(lock: &LockAnalysis, byte: &Estimate) -> Advice {
+    let hot = lock.hot_spots.first().filter(|spot| spot.share >= HOT);
+    Advice::KeepLock {
+        density: byte.density,
+        threads: byte.threads,
+        hot: hot.map(|&HotSpot { address, share, alone, .. }| HotWord { address, share, alone }),
+    }
 }
 
 fn transactions(estimates: &Estimates) -> Advice {

@@ -175,7 +175,26 @@ fn bulk_section_suggests_splitting() {
 #[test]
 fn dense_conflicts_keep_lock() {
     let advice = advice(|_, _| (0..4).map(|word| update(HEAD + word * 8)).collect());
-    assert_eq!(advice, [Advice::KeepLock { density: 8.0, threads: 8.0 }]);
+    let [Advice::KeepLock { density: 8.0, threads: 8.0, hot: Some(hot) }] = advice[..] else {
+        panic!("{advice:?}")
+    };
+    assert_eq!((hot.share, hot.alone), (1.0, 0.0));
+}
+
+/// A total that sections read, compute with and write.
+#[test]
+fn kept_lock_names_its_hot_word() {
+    let [advice] = advice(|_, _| vec![update(HEAD)])[..] else { panic!("one entry") };
+    assert_eq!(
+        advice.sentence(|_| Some("total".into())),
+        "Keep the lock: conflicts are dense (8.0 of 8.0 threads would take turns): sections work \
+         on the same data, first on total, which is in 100 % of the conflicts, in 100 % alone."
+    );
+    // Records from before the hot word.
+    let old = r#"{"kind":"keep-lock","density":8.0,"threads":8.0}"#;
+    let old: Advice = serde_json::from_str(old).unwrap();
+    assert_eq!(old, Advice::KeepLock { density: 8.0, threads: 8.0, hot: None });
+    assert!(old.sentence(|_| None).ends_with("turns), and no single address causes them."));
 }
 
 /// Prob (section 5): half of the sections write one variable.

@@ -184,6 +184,14 @@ pub struct Estimates {
     pub transfers: f64,
 }
 
+impl Estimates {
+    /// Whether sections of different threads were compared. Otherwise the estimates are those of a
+    /// single thread and say nothing of several processors.
+    pub fn is_measured(&self) -> bool {
+        self.windows > 0 && (self.processors == 1 || self.byte.threads > 1.0)
+    }
+}
+
 /// Pairs of sections compared, over all numbers of processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pairs {

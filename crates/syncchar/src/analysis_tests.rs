@@ -55,6 +55,16 @@ fn open_window_counts_if_none_closed() {
     assert_eq!(lock.estimates[1].byte.speed_up(), 1.0);
 }
 
+/// One thread fills the first window alone, and no wider window has closed.
+#[test]
+fn width_without_closed_window_is_not_chosen() {
+    let sections: Vec<Sampled> = (0..1200).map(|index| (0, index / 600, vec![], vec![0])).collect();
+    let lock = &analyse(for_processors(&[8]), &sections)[0];
+    let [estimates] = lock.estimates[..] else { panic!("one number") };
+    assert_eq!((estimates.windows, estimates.sections), (2, 512));
+    assert!(estimates.is_measured() && estimates.byte.density > 0.0, "{estimates:?}");
+}
+
 /// "Syncchar only compares critical regions protected by the same lock, across different threads"
 /// (section 4.1).
 #[test]

@@ -14,6 +14,14 @@ pub(crate) fn windows_not_filled(locks: usize) -> String {
     )
 }
 
+pub(crate) fn too_few_threads(locks: usize, processors: u32) -> String {
+    format!(
+        "{} had no two threads to compare, hence `-` for an estimate: run at least {processors} \
+         threads.",
+        count(locks)
+    )
+}
+
 pub(crate) fn no_sections() -> &'static str {
     "No critical section was seen: the program took no supported lock, or none while sampled."
 }
@@ -40,6 +48,7 @@ mod tests {
         let remarks = [
             sets_cut_short(1),
             windows_not_filled(20),
+            too_few_threads(20, 128),
             no_sections().to_string(),
             locks_not_sampled(3, Clock::Native),
         ];

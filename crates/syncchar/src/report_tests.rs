@@ -89,6 +89,28 @@ fn report_without_times_has_no_projections() {
 }
 
 #[test]
+fn unmeasured_estimates_are_dashes() {
+    let options = Options { processors: vec![1, 8], ..Options::default() };
+    let mut analysis = Analysis::new(options.clone()).unwrap();
+    for _ in 0..2000 {
+        analysis.section(Section::default(), [Access::default()]);
+    }
+    let run = Run { seconds: Some(2.0), ..Run::default() };
+    let report = Report::new(run, &options, analysis.finish(), times(&[(0, 1.0)]), &Nameless);
+    let text = report.text(10);
+    let row = |name: &str, nth: usize| -> Vec<&str> {
+        let rows = text.lines().filter(|line| line.split_whitespace().any(|word| word == name));
+        let row = rows.filter(|line| line.contains('┆')).nth(nth).expect("a row");
+        row.trim_matches('│').split('┆').map(str::trim).collect()
+    };
+    assert_eq!(row("lock", 1), ["lock 0", "50.00%", "2000", "1.00", "-", "0.00", "-"], "{text}");
+    assert_eq!(row("average", 0)[3..], ["1.00", "-", "0.00", "-"], "{text}");
+    assert_eq!(row("lock", 2), ["lock 0", "1.00", "-", "1.00", "-"], "{text}");
+    assert_eq!(row("all", 0)[1..], ["1.00", "-", "1.00", "-"], "{text}");
+    assert!(text.contains("run at least 8 threads"), "{text}");
+}
+
+#[test]
 fn json_round_trip_is_lossless() {
     let mut report = report(Some(10.0), times(&[(0, 1.0)]));
     // Kernel addresses survive.

@@ -180,7 +180,8 @@ impl Widening {
             full.add(&level.full);
             let mut means = full;
             means.add(&level.short);
-            if fitting.is_empty() || means.widest * LARGEST_SHARE <= means.width {
+            let has_closed = means.windows > 0;
+            if fitting.is_empty() || has_closed && means.widest * LARGEST_SHARE <= means.width {
                 let threads = self.threads_of_most(level, full.width);
                 fitting.push((Fitting { means, sections, partial: false }, threads));
             }

@@ -4,7 +4,7 @@ use syscalls::Sysno;
 use unconvoy_profile::layout::RUNNABLE;
 use unconvoy_profile::observation::{LockSpan, Usage};
 use unconvoy_profile::{Recorded, Source};
-use unconvoy_syncchar::{Advice as Predicted, Report as Prediction};
+use unconvoy_syncchar::{Advice as Predicted, Projection, Report as Prediction};
 
 use super::entry::Entry;
 use super::finding::SpanEvidence;
@@ -249,8 +249,9 @@ fn span_evidence(usage: &Usage, held: Option<f64>, waited_ns: u64) -> SpanEviden
 /// taken first, and a profile where it was initialised or waited for.
 fn predicted(prediction: &Prediction, name: &str) -> Option<PredictedLock> {
     let lock = prediction.locks.iter().find(|lock| lock.name == name)?;
-    let last = lock.projections.last();
-    let estimate = lock.analysis.estimates.last()?;
+    let estimate = lock.analysis.estimates.iter().rfind(|estimate| estimate.is_measured())?;
+    let of_same = |gain: &&Projection| gain.processors == estimate.processors;
+    let last = lock.projections.iter().find(of_same);
     let pad = lock.advice.iter().find_map(|advised| match advised.advice {
         Predicted::Pad { word, .. } => Some(word),
         _ => None,

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use unconvoy_syncchar::report::LockReport;
-use unconvoy_syncchar::{ClassReport, Clock, Estimate, Histogram, HotSpot, Projection, Report};
+use unconvoy_syncchar::{ClassReport, Clock, Histogram, HotSpot, Projection, Report};
 
 /// Hot spots shown per lock.
 const SPOTS: usize = 8;
@@ -46,7 +46,7 @@ struct Kind {
     held: String,
     acquisitions: u64,
     waited: String,
-    /// Data independence, then conflict density, per number of processors; empty if unknown.
+    /// Data independence, then conflict density, per number of processors.
     numbers: Vec<String>,
 }
 
@@ -88,16 +88,16 @@ pub fn render(report: &Report, listed: usize, top: usize) -> anyhow::Result<Vec<
     let detailed = shown.len().min(top);
     let mut rows: Vec<Row> =
         shown.iter().enumerate().map(|(index, lock)| Row::new(lock, index < detailed)).collect();
-    let mut gains: Vec<Gain> = shown.iter().map(Gain::new).collect();
+    let mut gains: Vec<Gain> = shown.iter().map(|lock| Gain::new(lock, report)).collect();
     rows.extend(Row::average(report));
     if !report.projections.is_empty() {
         gains.push(Gain {
             name: "all locks".into(),
             sections: speed_ups(
-                report.projections.iter().map(|gain| (gain.sections, gain.sections_by_line)),
+                report.projected().map(|gain| gain.map(|it| (it.sections, it.sections_by_line))),
             ),
-            program: programs(&report.projections),
-            elided: elided(&report.projections),
+            program: programs(report.projected()),
+            elided: elided(report.projected(), report.run.costs.is_some()),
             is_all: true,
         });
     }
@@ -122,35 +122,26 @@ pub fn render(report: &Report, listed: usize, top: usize) -> anyhow::Result<Vec<
 
 impl Row {
     fn new(lock: &LockReport, has_details: bool) -> Self {
-        let estimates: Vec<Estimate> =
-            lock.analysis.estimates.iter().map(|estimates| estimates.byte).collect();
         Self {
             name: lock.name.clone(),
             link: has_details.then_some(lock.analysis.lock),
             held: lock.share.map_or_else(|| "unknown".into(), percent),
             sections: lock.analysis.sections.to_string(),
-            independence: estimates
-                .iter()
-                .map(|estimate| format!("{:.2}", estimate.independence))
-                .collect(),
-            density: estimates.iter().map(|estimate| format!("{:.2}", estimate.density)).collect(),
+            independence: numbers(lock.measured(), |estimate| estimate.independence),
+            density: numbers(lock.measured(), |estimate| estimate.density),
             is_all: false,
         }
     }
 
     /// Returns the last row, if there are times.
     fn average(report: &Report) -> Option<Self> {
-        let means = &report.average;
-        (!means.is_empty()).then(|| Self {
+        (!report.average.is_empty()).then(|| Self {
             name: "weighted average".into(),
             link: None,
             held: report.held.map_or_else(|| "unknown".into(), percent),
             sections: report.sections.to_string(),
-            independence: means
-                .iter()
-                .map(|mean| format!("{:.2}", mean.byte.independence))
-                .collect(),
-            density: means.iter().map(|mean| format!("{:.2}", mean.byte.density)).collect(),
+            independence: numbers(report.means(), |mean| mean.independence),
+            density: numbers(report.means(), |mean| mean.density),
             is_all: true,
         })
     }
@@ -168,18 +159,15 @@ impl Kind {
             let mean = |n: &u32| {
                 class.average.iter().find(|average| average.processors == *n).map(|mean| mean.byte)
             };
-            let number =
-                |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
-            let independence =
-                processors.iter().map(|n| number(mean(n).map(|mean| mean.independence)));
-            let density = processors.iter().map(|n| number(mean(n).map(|mean| mean.density)));
+            let means = || processors.iter().map(mean);
+            let independence = numbers(means(), |mean| mean.independence).into_iter();
             Self {
                 name: class.name.clone(),
                 locks: class.locks,
                 held: class.share.map_or_else(|| "unknown".into(), percent),
                 acquisitions: class.times.acquisitions,
                 waited: format!("{:.6}", class.times.waited),
-                numbers: independence.chain(density).collect(),
+                numbers: independence.chain(numbers(means(), |mean| mean.density)).collect(),
             }
         };
         report.classes.iter().take(listed).map(kind).collect()
@@ -187,18 +175,17 @@ impl Kind {
 }
 
 impl Gain {
-    fn new(lock: &LockReport) -> Self {
-        let estimates = lock.analysis.estimates.iter();
+    fn new(lock: &LockReport, report: &Report) -> Self {
         let unknown = || vec!["unknown".to_string(); lock.analysis.estimates.len()];
         Self {
             name: lock.name.clone(),
-            sections: speed_ups(estimates.map(|both| (both.byte.speed_up(), both.line.speed_up()))),
+            sections: speed_ups(lock.speed_ups()),
             program: if lock.projections.is_empty() {
                 unknown()
             } else {
-                programs(&lock.projections)
+                programs(lock.projected())
             },
-            elided: elided(&lock.projections),
+            elided: elided(lock.projected(), report.run.costs.is_some()),
             is_all: false,
         }
     }
@@ -270,17 +257,32 @@ fn word(report: &Report, address: u64) -> String {
     report.words.get(&address).cloned().unwrap_or_else(|| "unknown memory".into())
 }
 
-fn programs(projections: &[Projection]) -> Vec<String> {
-    speed_ups(projections.iter().map(|gain| (gain.program, gain.program_by_line)))
+fn programs<'a>(projections: impl Iterator<Item = Option<&'a Projection>>) -> Vec<String> {
+    speed_ups(projections.map(|gain| gain.map(|it| (it.program, it.program_by_line))))
 }
 
-fn elided(projections: &[Projection]) -> Vec<String> {
-    projections.iter().filter_map(|gain| gain.elided).map(|gain| format!("{gain:.2}")).collect()
+fn elided<'a>(
+    projections: impl Iterator<Item = Option<&'a Projection>>,
+    has_costs: bool,
+) -> Vec<String> {
+    let elided = projections.filter(|_| has_costs).map(|gain| gain.and_then(|gain| gain.elided));
+    numbers(elided, |gain| gain)
+}
+
+/// Formats a part of each value; `-` is one that nothing measured.
+fn numbers<T>(values: impl Iterator<Item = Option<T>>, part: fn(T) -> f64) -> Vec<String> {
+    let text = |value: Option<T>| value.map_or_else(unknown, |it| format!("{:.2}", part(it)));
+    values.map(text).collect()
+}
+
+fn unknown() -> String {
+    "-".into()
 }
 
 /// Formats the speed-up by byte, and by line in brackets if it differs.
-fn speed_ups(values: impl Iterator<Item = (f64, f64)>) -> Vec<String> {
-    let text = |(byte, line)| {
+fn speed_ups(values: impl Iterator<Item = Option<(f64, f64)>>) -> Vec<String> {
+    let text = |value: Option<(f64, f64)>| {
+        let Some((byte, line)) = value else { return unknown() };
         let (byte, line) = (format!("{byte:.2}"), format!("{line:.2}"));
         if byte == line { byte } else { format!("{byte} ({line})") }
     };
@@ -351,6 +353,21 @@ mod tests {
         }
         assert!(!page.contains("<script"), "{page}");
         assert!(!page.contains("http"), "the page refers to another resource");
+    }
+
+    #[test]
+    fn unmeasured_estimate_is_a_dash() {
+        let options = Options { processors: vec![8], ..Options::default() };
+        let mut analysis = Analysis::new(options.clone()).unwrap();
+        for _ in 0..1000 {
+            analysis.section(Section { lock: 4, ..Section::default() }, [Access::default()]);
+        }
+        let times = HashMap::from([(4, LockTimes { acquisitions: 10, held: 1.0, waited: 0.5 })]);
+        let run = Run { seconds: Some(2.0), ..Run::default() };
+        let report = Report::new(run, &options, analysis.finish(), times, &Hostile);
+        let page = String::from_utf8(render(&report, 10, 10).unwrap()).unwrap();
+        assert!(page.contains("<td>1000</td><td>-</td><td>-</td>"), "{page}");
+        assert!(page.contains("run at least 8 threads"), "{page}");
     }
 
     #[test]

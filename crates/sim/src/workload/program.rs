@@ -15,6 +15,8 @@ use crate::simulation::Simulation;
 /// The data that the threads of a program share, beside what its mutexes guard.
 pub(super) struct Databases {
     rows: Vec<Row>,
+    /// Indexed by thread: where it sleeps for a row.
+    sleep_words: Vec<Word>,
     table: Option<Table>,
     lookups: Option<Lookups>,
 }
@@ -24,7 +26,9 @@ pub(super) struct Databases {
 /// tables, not mutexes.
 struct Row {
     is_held: Cell<bool>,
-    waiters: RefCell<VecDeque<u32>>,
+    /// The program's threads that wait, in order of arrival. Threads may fall asleep in another
+    /// order, so each sleeps on a word of its own: a wake-up reaches the new holder and no other.
+    waiters: RefCell<VecDeque<usize>>,
     word: Word,
 }
 
@@ -37,6 +41,7 @@ impl Databases {
         process: usize,
         workload: &Workload,
         pair: &Pair,
+        threads: u32,
     ) -> Self {
         let steps = &workload.steps;
         let rows =
@@ -46,17 +51,20 @@ impl Databases {
             waiters: RefCell::new(VecDeque::new()),
             word: simulation.word(),
         };
-        let rows = (0..rows.unwrap_or(0)).map(row).collect();
+        let rows: Vec<Row> = (0..rows.unwrap_or(0)).map(row).collect();
+        let sleepers = if rows.is_empty() { 0 } else { threads };
+        let sleep_words = (0..sleepers).map(|_| simulation.word()).collect();
         let has_table = steps.iter().any(|step| matches!(step, Step::Table { .. }));
         let table = has_table.then(|| Table::new(simulation, 1));
         let has_lookups = workload.has_shared_lock();
         let lookups = has_lookups.then(|| Lookups::new(simulation, process, pair));
-        Databases { rows, table, lookups }
+        Databases { rows, sleep_words, table, lookups }
     }
 
-    /// Executes the steps once.
+    /// Executes the steps once, for thread `number` of the program.
     pub(super) fn transaction(
         &self,
+        number: usize,
         steps: &[Step],
         locks: &[Vec<Guarded>],
         random: &mut fastrand::Rng,
@@ -80,7 +88,7 @@ impl Databases {
                     // Lock rows in ascending order to prevent deadlock.
                     let row = machine::random(u64::from(rows)) as usize;
                     if held.last().is_none_or(|&last| row > last) {
-                        self.hold(row);
+                        self.hold(row, number);
                         held.push(row);
                     }
                 }
@@ -130,16 +138,15 @@ impl Databases {
         held.into_iter().for_each(|row| self.release_row(row));
     }
 
-    fn hold(&self, row: usize) {
+    fn hold(&self, row: usize, number: usize) {
         machine::work(LOOK_UP_NS);
         let row = &self.rows[row];
         row.word.increment();
         if row.is_held.replace(true) {
-            row.waiters.borrow_mut().push_back(machine::current());
+            row.waiters.borrow_mut().push_back(number);
             machine::set_activity(Activity::Away);
-            machine::wait_for_word(&row.word, || {
-                row.waiters.borrow().contains(&machine::current())
-            });
+            let is_waiting = || row.waiters.borrow().contains(&number);
+            machine::wait_for_word(&self.sleep_words[number], is_waiting);
             machine::set_activity(Activity::Work);
         }
     }
@@ -148,10 +155,10 @@ impl Databases {
         machine::work(LOOK_UP_NS);
         let row = &self.rows[row];
         row.word.increment();
-        if row.waiters.borrow_mut().pop_front().is_some() {
-            row.word.wake_one();
-        } else {
-            row.is_held.set(false);
+        let next = row.waiters.borrow_mut().pop_front();
+        match next {
+            Some(number) => self.sleep_words[number].wake_one(),
+            None => row.is_held.set(false),
         }
     }
 }

@@ -55,7 +55,7 @@ pub fn start_staggered(
             })
             .collect(),
     );
-    let databases = Rc::new(Databases::new(simulation, process, workload, pair));
+    let databases = Rc::new(Databases::new(simulation, process, workload, pair, threads));
     let steps: Rc<[Step]> = workload.steps.clone().into();
     let program = steps.iter().find_map(|step| {
         if let Step::Validation { program } = step { Some(*program) } else { None }
@@ -79,7 +79,8 @@ pub fn start_staggered(
             // Spread the threads' starts.
             machine::work(machine::random(1000));
             loop {
-                databases.transaction(&steps, &locks, &mut random, worker.as_mut());
+                let worker = worker.as_mut();
+                databases.transaction(number as usize, &steps, &locks, &mut random, worker);
                 finished.set(finished.get() + 1);
                 if let Some(checkpoint) = checkpoint {
                     checkpoint();

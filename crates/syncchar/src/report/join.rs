@@ -36,6 +36,12 @@ impl Report {
         if partial > 0 {
             remarks.push(messages::windows_not_filled(partial));
         }
+        let unknown = |lock: &&LockAnalysis| lock.estimates.iter().any(|it| !it.is_measured());
+        let unknown = locks.iter().filter(unknown).count();
+        if unknown > 0 {
+            let processors = options.processors.iter().copied().max().unwrap_or(1);
+            remarks.push(messages::too_few_threads(unknown, processors));
+        }
         if locks.is_empty() {
             remarks.push(messages::no_sections().into());
         }
@@ -169,7 +175,8 @@ fn all_locks(
             )
         };
         let average = |which: fn(&Estimates) -> Estimate| {
-            weighted_average(held.iter().map(|(held, both)| (*held, which(both).speed_up())))
+            let measured = held.iter().filter(|(_, both)| both.is_measured());
+            weighted_average(measured.map(|(held, both)| (*held, which(both).speed_up())))
         };
         let seconds = after(|both| both.byte);
         Some(Projection {

@@ -148,6 +148,19 @@ pub struct ClassReport {
 }
 
 impl Report {
+    /// The mean by byte over the locks for each number of processors; `None` if nothing measured
+    /// it.
+    pub fn means(&self) -> impl Iterator<Item = Option<Estimate>> {
+        let mean = |n: u32| self.average.iter().find(|mean| mean.processors == n);
+        self.options.processors.iter().map(move |n| mean(*n).map(|mean| mean.byte))
+    }
+
+    /// The projection of all locks for each number of processors; `None` if nothing measured it.
+    pub fn projected(&self) -> impl Iterator<Item = Option<&Projection>> {
+        let projection = |n: u32| self.projections.iter().find(|gain| gain.processors == n);
+        self.options.processors.iter().map(move |n| projection(*n))
+    }
+
     /// The distinct names of places: one source line may have several instructions that access a
     /// word.
     pub fn names_of(&self, places: &[PlaceCount]) -> Vec<String> {
@@ -167,6 +180,25 @@ impl Report {
 }
 
 impl LockReport {
+    /// The estimate by byte for each number of processors; `None` if nothing measured it.
+    pub fn measured(&self) -> impl Iterator<Item = Option<Estimate>> {
+        self.analysis.estimates.iter().map(|both| both.is_measured().then_some(both.byte))
+    }
+
+    /// The sections' speed-up by byte and by line for each number of processors; `None` if nothing
+    /// measured it.
+    pub fn speed_ups(&self) -> impl Iterator<Item = Option<(f64, f64)>> {
+        let both = |both: &Estimates| (both.byte.speed_up(), both.line.speed_up());
+        self.analysis.estimates.iter().map(move |it| it.is_measured().then(|| both(it)))
+    }
+
+    /// The projection for each number of processors, if there are times; `None` if nothing measured
+    /// its estimate.
+    pub fn projected(&self) -> impl Iterator<Item = Option<&Projection>> {
+        let estimates = self.analysis.estimates.iter();
+        estimates.zip(&self.projections).map(|(both, gain)| both.is_measured().then_some(gain))
+    }
+
     /// The estimates for a number of processors, with the time held.
     pub(super) fn held_at(&self, processors: u32) -> Option<(f64, Estimates)> {
         let times = self.times.as_ref()?;

@@ -65,29 +65,27 @@ fn held(report: &Report) -> String {
     header.extend(processors.iter().map(|n| format!("indep. {n}")));
     header.extend(processors.iter().map(|n| format!("density {n}")));
     let mut table = table(header, 1);
-    let row = |name: String, share: String, sections: String, estimates: Vec<Estimate>| {
+    let row = |name: String, share: String, sections: String, estimates: Vec<Option<Estimate>>| {
         let mut row = vec![name, share, sections];
-        row.extend(estimates.iter().map(|estimate| format!("{:.2}", estimate.independence)));
-        row.extend(estimates.iter().map(|estimate| format!("{:.2}", estimate.density)));
+        row.extend(estimates.iter().map(|one| number(one.map(|one| one.independence))));
+        row.extend(estimates.iter().map(|one| number(one.map(|one| one.density))));
         row
     };
     for lock in &report.locks {
         let analysis = &lock.analysis;
-        let estimates = analysis.estimates.iter().map(|estimates| estimates.byte).collect();
         table.add_row(row(
             lock.name.clone(),
             percent(lock.share),
             analysis.sections.to_string(),
-            estimates,
+            lock.measured().collect(),
         ));
     }
     if !report.average.is_empty() {
-        let estimates = report.average.iter().map(|average| average.byte).collect();
         table.add_row(row(
             "weighted average".into(),
             percent(report.held),
             report.sections.to_string(),
-            estimates,
+            report.means().collect(),
         ));
     }
     format!(
@@ -114,8 +112,6 @@ fn kinds(report: &Report) -> String {
         let mean = |n: &u32| {
             class.average.iter().find(|average| average.processors == *n).map(|mean| mean.byte)
         };
-        let number =
-            |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
         row.extend(processors.iter().map(|n| number(mean(n).map(|mean| mean.independence))));
         row.extend(processors.iter().map(|n| number(mean(n).map(|mean| mean.density))));
         table.add_row(row);
@@ -140,41 +136,29 @@ fn gain(report: &Report) -> String {
     if projected {
         header.extend(processors.iter().map(|n| format!("program {n}")));
     }
-    let elided = |projections: &[Projection]| -> Vec<String> {
-        projections.iter().filter_map(|gain| gain.elided).map(|x| format!("{x:.2}")).collect()
-    };
     let costs = report.run.costs.filter(|_| projected);
     if costs.is_some() {
         header.extend(processors.iter().map(|n| format!("elided {n}")));
     }
     let mut table = table(header, 1);
-    let both = |byte: f64, line: f64| match format!("{byte:.2}") == format!("{line:.2}") {
-        true => format!("{byte:.2}"),
-        false => format!("{byte:.2} ({line:.2})"),
-    };
     for lock in &report.locks {
         let mut row = vec![lock.name.clone()];
-        let estimates = &lock.analysis.estimates;
-        row.extend(
-            estimates
-                .iter()
-                .map(|estimates| both(estimates.byte.speed_up(), estimates.line.speed_up())),
-        );
-        row.extend(lock.projections.iter().map(|gain| both(gain.program, gain.program_by_line)));
-        row.extend(elided(&lock.projections));
+        row.extend(lock.speed_ups().map(both));
+        if projected {
+            row.extend(programs(&lock.projected().collect::<Vec<_>>(), costs.is_some()));
+        }
         table.add_row(row);
     }
     if projected {
         let mut row = vec!["all locks".to_string()];
-        row.extend(
-            report.projections.iter().map(|gain| both(gain.sections, gain.sections_by_line)),
-        );
-        row.extend(report.projections.iter().map(|gain| both(gain.program, gain.program_by_line)));
-        row.extend(elided(&report.projections));
+        let all: Vec<Option<&Projection>> = report.projected().collect();
+        row.extend(all.iter().map(|gain| both(gain.map(|it| (it.sections, it.sections_by_line)))));
+        row.extend(programs(&all, costs.is_some()));
         table.add_row(row);
         let mut row = vec!["run time, s".to_string()];
-        row.extend(report.projections.iter().map(|_| String::new()));
-        row.extend(report.projections.iter().map(|gain| format!("{:.3}", gain.seconds)));
+        row.extend(all.iter().map(|_| String::new()));
+        let seconds = |gain: &Projection| format!("{:.3}", gain.seconds);
+        row.extend(all.iter().map(|gain| gain.map_or_else(unknown, seconds)));
         table.add_row(row);
     }
     let costs = costs.map_or_else(String::new, |costs| {
@@ -188,6 +172,34 @@ fn gain(report: &Report) -> String {
         "\nSpeed-up with optimistic sections: by byte; in brackets by cache line, if different.\n\
          {costs}{table}\n"
     )
+}
+
+/// The program's speed-ups, and those with elided locks.
+fn programs(gains: &[Option<&Projection>], with_elided: bool) -> Vec<String> {
+    let program = |gain: &Projection| (gain.program, gain.program_by_line);
+    let mut row: Vec<String> = gains.iter().map(|gain| both(gain.map(program))).collect();
+    if with_elided {
+        row.extend(gains.iter().map(|gain| number(gain.and_then(|gain| gain.elided))));
+    }
+    row
+}
+
+/// A speed-up by byte, and by line if that differs.
+fn both(speed_up: Option<(f64, f64)>) -> String {
+    let Some((byte, line)) = speed_up else { return unknown() };
+    match format!("{byte:.2}") == format!("{line:.2}") {
+        true => format!("{byte:.2}"),
+        false => format!("{byte:.2} ({line:.2})"),
+    }
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(unknown, |value| format!("{value:.2}"))
+}
+
+/// A number that nothing measured.
+fn unknown() -> String {
+    "-".into()
 }
 
 fn detail(report: &Report, lock: &LockReport) -> String {
