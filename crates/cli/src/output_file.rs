@@ -26,7 +26,11 @@ pub fn writable(file: &Path) -> Result<PathBuf, String> {
 pub fn writable_by_library(file: &Path) -> Result<PathBuf, String> {
     let path = std::path::absolute(file).map_err(|error| error.to_string())?;
     if path.to_str().is_none() {
-        return Err(messages::not_utf_8(&path));
+        let is_name = path.file_name().is_some_and(|name| name.to_str().is_none());
+        return Err(match is_name {
+            true => messages::name_not_utf_8(&path),
+            false => messages::not_utf_8(&path),
+        });
     }
     if path.is_dir() {
         return Err(messages::is_directory().to_string());
@@ -39,6 +43,27 @@ pub fn writable_by_library(file: &Path) -> Result<PathBuf, String> {
             .map_err(|error| messages::cannot_write_to_file(error.desc()))?;
     }
     Ok(path)
+}
+
+/// As [`writable`], for a file that is written under another name and then renamed. Returns the
+/// file that a link leads to; a rename would destroy the link, a device or a pipe.
+pub fn replaceable(file: &Path) -> Result<PathBuf, String> {
+    writable(&regular(file)?)
+}
+
+/// As [`writable_by_library`] and [`replaceable`].
+pub fn replaceable_by_library(file: &Path) -> Result<PathBuf, String> {
+    writable_by_library(&regular(file)?)
+}
+
+/// The file that a link leads to, which is a regular one if it exists.
+fn regular(file: &Path) -> Result<PathBuf, String> {
+    match file.metadata() {
+        Ok(found) if !found.is_file() && !found.is_dir() => {
+            Err(messages::not_a_regular_file().to_string())
+        }
+        _ => Ok(file.canonicalize().unwrap_or_else(|_| file.to_path_buf())),
+    }
 }
 
 #[cfg(test)]
@@ -62,6 +87,24 @@ mod tests {
     fn library_takes_no_path_that_is_not_utf_8() {
         let path = std::env::temp_dir().join(OsStr::from_bytes(b"\xff.json"));
         assert!(writable(&path).is_ok());
-        assert!(writable_by_library(&path).unwrap_err().contains("UTF-8"));
+        let name = writable_by_library(&path).unwrap_err();
+        assert!(name.contains("choose another name"), "{name}");
+        let directory = writable_by_library(&path.join("stats.json")).unwrap_err();
+        assert!(directory.contains("another directory"), "{directory}");
+    }
+
+    #[test]
+    fn replaceable_file_is_a_links_target_and_no_pipe() {
+        let directory = tempfile::tempdir().unwrap();
+        let [file, link, pipe] = ["file", "link", "pipe"].map(|name| directory.path().join(name));
+        std::fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for check in [replaceable, replaceable_by_library] {
+            assert_eq!(check(&link), Ok(file.canonicalize().unwrap()));
+            assert_eq!(check(&directory.path().join("new")), Ok(directory.path().join("new")));
+            assert!(check(&pipe).unwrap_err().contains("regular"));
+            assert!(check(directory.path()).unwrap_err().contains("directory"));
+        }
     }
 }

@@ -22,7 +22,7 @@ use unconvoy_measure::parts;
 use crate::inspect::watch;
 use crate::messages::command as messages;
 use crate::messages::inspect as inspection;
-use crate::output_file::{writable, writable_by_library};
+use crate::output_file::{replaceable_by_library, writable, writable_by_library};
 use crate::refusal::Refusal;
 use crate::strategy::Strategy;
 use crate::top::filter;
@@ -194,7 +194,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
         }
     }
     if let Some(file) = &args.metrics {
-        match writable_by_library(file) {
+        match replaceable_by_library(file) {
             Ok(path) => environment.set(environment::METRICS.name, path),
             Err(why) => complain(&messages::no_metrics(file, &why)),
         }

@@ -135,6 +135,16 @@ fn invalid_statistics_file_names_cause() {
     }
 }
 
+#[test]
+fn trace_in_a_pipe_is_refused() {
+    let stage = Stage::new();
+    let made = std::process::Command::new("mkfifo").arg(stage.path("pipe")).status();
+    assert!(made.expect("it runs").success());
+    let predict = ["predict", "--keep-trace", "pipe", "--", "true"];
+    stage.unconvoy().args(predict).assert().code(2).stderr(contains("name a regular file"));
+    assert!(!stage.path("pipe").is_file(), "the pipe is gone");
+}
+
 /// The check happens before the measurement, whose time would exceed the test's.
 #[test]
 fn benchmark_with_unwritable_record_does_not_start() {

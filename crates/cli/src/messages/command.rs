@@ -68,6 +68,14 @@ pub(crate) fn not_utf_8(path: &Path) -> String {
     format!("{} is not UTF-8: name a file in another directory", path.display())
 }
 
+pub(crate) fn name_not_utf_8(path: &Path) -> String {
+    format!("{} is not UTF-8: choose another name", path.display())
+}
+
+pub(crate) fn not_a_regular_file() -> &'static str {
+    "it is a device or a pipe: name a regular file"
+}
+
 pub(crate) fn cannot_write_to_directory(directory: &Path, why: &str) -> String {
     format!("cannot write to {} ({why})", directory.display())
 }
@@ -178,6 +186,8 @@ pub(crate) fn samples() -> Vec<String> {
         no_metrics(file, is_directory()),
         is_directory().into(),
         not_utf_8(file),
+        name_not_utf_8(file),
+        not_a_regular_file().into(),
         cannot_write_to_directory(Path::new("/missing"), "No such file or directory"),
         cannot_write_to_file("Permission denied"),
         cannot_read(file),

@@ -12,7 +12,7 @@ use unconvoy_syncchar::Report;
 use super::page;
 use super::parquet::{self, Keeper};
 use crate::messages::predict as messages;
-use crate::output_file::writable;
+use crate::output_file::{replaceable, writable};
 use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
 
@@ -52,7 +52,8 @@ impl Outputs {
             file.transpose()
         };
         let (json, html) = (check("--json", &args.json)?, check("--html", &args.html)?);
-        let trace = check("--keep-trace", &args.keep_trace)?.map(|path| {
+        let trace = args.keep_trace.as_ref().map(|file| {
+            let path = replaceable(file).map_err(|why| refused("--keep-trace", file, &why))?;
             let program = parquet::find().map_err(Refusal::installation)?;
             Unfinished::begin(&path, program)
                 .map_err(|error| refused("--keep-trace", &path, &error.to_string()))
