@@ -145,6 +145,18 @@ fn trace_in_a_pipe_is_refused() {
     assert!(!stage.path("pipe").is_file(), "the pipe is gone");
 }
 
+#[test]
+fn endless_file_is_read_up_to_a_limit() {
+    let stage = Stage::new();
+    for (command, status, limit) in [
+        (&["run", "--strategy", "/dev/zero", "--", "true"][..], 2, "1 MiB"),
+        (&["stats", "/dev/zero"], 1, "64 MiB"),
+        (&["tune", "--advise", "/dev/zero"], 1, "64 MiB"),
+    ] {
+        stage.unconvoy().args(command).assert().code(status).stderr(contains(limit));
+    }
+}
+
 /// The check happens before the measurement, whose time would exceed the test's.
 #[test]
 fn benchmark_with_unwritable_record_does_not_start() {

@@ -59,8 +59,9 @@ pub(crate) fn complete(file: &Path) -> String {
 }
 
 pub(crate) fn differs(file: &Path, what: &str, old: &str, new: &str) -> String {
+    let is = if what.ends_with('s') { "are" } else { "is" };
     format!(
-        "{} cannot be resumed: its {what} is {old} and not {new};\n  \
+        "{} cannot be resumed: its {what} {is} {old} and not {new};\n  \
          repeat its command on its machine, or start again without --resume",
         file.display()
     )
