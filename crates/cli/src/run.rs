@@ -150,6 +150,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
                 ("--confine", args.confine.is_some()),
                 ("--strategy", args.strategy.is_some()),
                 ("--stats", args.stats.is_some()),
+                ("--metrics", args.metrics.is_some()),
                 ("--sensor", args.sensor.is_some()),
                 ("--interval", args.interval.is_some()),
                 ("--sleep-timeout", args.sleep_timeout.is_some()),

@@ -162,7 +162,12 @@ fn inner_run_has_files_and_locks_of_its_own() {
 #[test]
 fn options_of_load_control_are_refused_with_libcs_locks() {
     let stage = Stage::new();
-    for option in [["--policy", "pid"], ["--interval", "5"], ["--sensor", "psi"]] {
+    for option in [
+        ["--policy", "pid"],
+        ["--interval", "5"],
+        ["--sensor", "psi"],
+        ["--metrics", "server.prom"],
+    ] {
         let mut command = stage.unconvoy();
         command.args(["run", "--lock", "libc"]).args(option).args(["--", "true"]);
         command.assert().code(2).stderr(contains(option[0]));
