@@ -122,6 +122,19 @@ fn process_in_a_debugger_shows_its_deadlock() {
 }
 
 #[test]
+fn holder_that_has_ended_is_said_to_have_ended() {
+    let stage = Stage::new();
+    for options in [&[][..], &["--lock", "libc"]] {
+        let Some(mut program) = run(&stage, options, &["ended", "1"]) else { return };
+        program.poke();
+        let text = asleep(&stage, &program, 1);
+        assert!(text.contains(", which has ended\n"), "{text}");
+        assert!(text.contains(" ended and did not release it\n"), "{text}");
+        assert!(!text.contains("runs now") && !text.contains("waits for no lock"), "{text}");
+    }
+}
+
+#[test]
 fn waiters_are_listed_in_order_of_arrival() {
     let stage = Stage::new();
     let Some(mut program) = run(&stage, &[], &["shared", "3"]) else { return };
