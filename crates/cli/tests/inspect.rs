@@ -122,6 +122,21 @@ fn process_in_a_debugger_shows_its_deadlock() {
 }
 
 #[test]
+fn report_on_a_closed_standard_output_reaches_no_other_file() {
+    let stage = Stage::new();
+    let Some(mut program) = run(&stage, &[], &["mutex", "2"]) else { return };
+    let command = stage.process().get_program().to_owned();
+    let pid = program.id().to_string();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec >&-; exec \"$0\" inspect \"$1\""]).arg(command).arg(&pid);
+    let output = shell.output().expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "{}: {errors}", output.status);
+    program.poke();
+    program.finish();
+}
+
+#[test]
 fn holder_that_has_ended_is_said_to_have_ended() {
     let stage = Stage::new();
     for options in [&[][..], &["--lock", "libc"]] {

@@ -186,6 +186,18 @@ fn arguments_pass_unchanged() {
 }
 
 #[test]
+fn closed_descriptors_stay_closed_for_the_program() {
+    let stage = Stage::new();
+    let look = "for number in 0 1; do test -e /proc/$$/fd/$number && echo open >&2; done; true";
+    let shell = format!("exec <&- >&-; exec \"$0\" run -- sh -c '{look}'");
+    let command = stage.process();
+    let mut run = std::process::Command::new("sh");
+    run.arg("-c").arg(shell).arg(command.get_program()).current_dir(stage.path(""));
+    let output = run.env("UNCONVOY_LIBRARY", stage.library()).output().expect("it runs");
+    assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
+}
+
+#[test]
 fn script_without_interpreter_line_runs_under_sh() {
     let stage = Stage::new();
     stage.script("plain", "echo plain $1\n");
