@@ -38,6 +38,9 @@ Examples:
 /// Version of the record's format.
 const SCHEMA: &str = "unconvoy-stats-1";
 
+/// The lock of a record whose strategy leaves the locks without an entry to libc.
+const LIBC: &str = "libc";
+
 /// The record that the interposer writes when a program ends. A missing number counts as zero, so
 /// that this command reads records of older versions.
 #[derive(Debug, Deserialize)]
@@ -264,16 +267,19 @@ fn render(mut record: Record, top: usize) -> String {
         ),
     };
     let Slots { slept, left, woken, timed_out, given_back } = record.slots;
+    let is_libcs = record.lock == LIBC;
+    let pair = match is_libcs {
+        true => "libc's locks".to_string(),
+        false => format!("{}+{}", record.lock, record.load),
+    };
     let mut text = format!(
-        "{} (process {}): {}+{}, {} on {}\n\
+        "{} (process {}): {pair}, {} on {}\n\
          controller: {}, {}, {} of processor time\n\
          {load}\
          sleep slots: {slept} slept, {woken} woken, {timed_out} timed out, \
          {given_back} given back, {left} left\n",
         record.program,
         record.pid,
-        record.lock,
-        record.load,
         nanoseconds(record.wall_ns),
         counted(record.processors.into(), "processor"),
         counted(starts, "start"),
@@ -284,10 +290,12 @@ fn render(mut record: Record, top: usize) -> String {
         text.push_str(&special.render(record.wall_ns));
     }
     if record.locks.is_empty() {
-        text.push_str(
+        text.push_str(if is_libcs {
+            "No locks recorded: the strategy leaves the locks to libc, which counts nothing.\n"
+        } else {
             "No locks recorded: the program took no lock that unconvoy replaces, or ended before \
-             the first was counted.\n",
-        );
+             the first was counted.\n"
+        });
         return text;
     }
     record.locks.sort_by_key(|lock| Reverse(lock.wait_ns));
@@ -332,4 +340,24 @@ fn render(mut record: Record, top: usize) -> String {
         text.push_str(&format!("{locks} not recorded: the interposer's table was full.\n"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn count_of_one_has_no_plural() {
+        let record: Record = serde_json::from_str(
+            r#"{"program": "p", "pid": 1, "lock": "loiter", "load": "control", "wall_ns": 1,
+                "processors": 1, "controller": {"starts": 1, "ticks": 1}, "dropped_locks": 1,
+                "locks": [{}, {}]}"#,
+        )
+        .unwrap();
+        let text = render(record, 1);
+        assert!(text.contains(" on 1 processor\ncontroller: 1 start, 1 tick, "), "{text}");
+        assert!(
+            text.contains("1 more lock not shown") && text.contains("1 more lock not recorded")
+        );
+    }
 }
