@@ -146,6 +146,18 @@ fn trace_in_a_pipe_is_refused() {
 }
 
 #[test]
+fn record_that_is_no_trace_is_named_so() {
+    let stage = Stage::new();
+    stage.write("s.json", "{\"schema\":\"unconvoy-stats-1\"}");
+    let mut command = stage.unconvoy();
+    command
+        .args(["predict", "--analyse", "s.json"])
+        .assert()
+        .code(1)
+        .stderr(contains("s.json: not a trace of").and(contains("--keep-trace")));
+}
+
+#[test]
 fn endless_file_is_read_up_to_a_limit() {
     let stage = Stage::new();
     for (command, status, limit) in [
