@@ -8,6 +8,7 @@ use nix::unistd::{AccessFlags, access};
 use unconvoy_measure::output::{self, directory_of};
 
 use crate::messages::command as messages;
+use crate::refusal::Refusal;
 
 /// Returns the absolute path of a file that this command will write, or why it cannot.
 pub fn writable(file: &Path) -> Result<PathBuf, String> {
@@ -43,6 +44,30 @@ pub fn writable_by_library(file: &Path) -> Result<PathBuf, String> {
             .map_err(|error| messages::cannot_write_to_file(error.desc()))?;
     }
     Ok(path)
+}
+
+/// Rejects two options that name one file: the second would replace the first one's output. Devices
+/// and pipes take both.
+pub fn distinct(outputs: &[(&str, Option<&Path>)]) -> Result<(), Refusal> {
+    let mut known: Vec<(&str, PathBuf)> = Vec::new();
+    for &(option, file) in outputs {
+        let Some(file) = file.filter(|file| file.is_file() || !file.exists()) else { continue };
+        let identity = identity(file);
+        if let Some((other, _)) = known.iter().find(|(_, it)| *it == identity) {
+            return Err(Refusal::usage(messages::same_file(other, option, file)));
+        }
+        known.push((option, identity));
+    }
+    Ok(())
+}
+
+/// A file's path without links, which exists or not.
+fn identity(file: &Path) -> PathBuf {
+    let path = file.canonicalize().or_else(|_| {
+        let directory = directory_of(file).canonicalize()?;
+        Ok::<_, std::io::Error>(directory.join(file.file_name().unwrap_or_default()))
+    });
+    path.unwrap_or_else(|_| file.to_path_buf())
 }
 
 /// As [`writable`], for a file that is written under another name and then renamed. Returns the
@@ -91,6 +116,24 @@ mod tests {
         assert!(name.contains("choose another name"), "{name}");
         let directory = writable_by_library(&path.join("stats.json")).unwrap_err();
         assert!(directory.contains("another directory"), "{directory}");
+    }
+
+    #[test]
+    fn one_file_under_two_names_is_rejected() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("old"), "").unwrap();
+        std::os::unix::fs::symlink(at("old"), at("link")).unwrap();
+        let check = |one: &str, two: &str| {
+            distinct(&[("--a", Some(&at(one))), ("--none", None), ("--b", Some(&at(two)))])
+        };
+        assert!(check("new", "newer").is_ok() && check("old", "new").is_ok());
+        for (one, two) in [("new", "./new"), ("old", "old"), ("link", "old")] {
+            let refusal = check(one, two).unwrap_err();
+            assert!(refusal.status == 2 && refusal.message.contains("--a and --b"), "{refusal}");
+        }
+        let null = Some(Path::new("/dev/null"));
+        assert!(distinct(&[("--a", null), ("--b", null)]).is_ok());
     }
 
     #[test]

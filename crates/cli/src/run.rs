@@ -22,7 +22,7 @@ use unconvoy_measure::parts;
 use crate::inspect::watch;
 use crate::messages::command as messages;
 use crate::messages::inspect as inspection;
-use crate::output_file::{replaceable_by_library, writable, writable_by_library};
+use crate::output_file::{distinct, replaceable_by_library, writable, writable_by_library};
 use crate::refusal::Refusal;
 use crate::strategy::Strategy;
 use crate::top::filter;
@@ -187,6 +187,11 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     if args.no_children {
         environment.set(environment::CHILDREN.name, "0");
     }
+    distinct(&[
+        ("--stats", args.stats.as_deref()),
+        ("--metrics", args.metrics.as_deref()),
+        ("--watchdog-report", args.watchdog_report.as_deref()),
+    ])?;
     if let Some(file) = &args.stats {
         match writable_by_library(file) {
             Ok(path) => environment.set(environment::STATS.name, path),

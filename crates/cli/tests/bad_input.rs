@@ -146,6 +146,23 @@ fn trace_in_a_pipe_is_refused() {
 }
 
 #[test]
+fn one_file_for_two_outputs_exits_2() {
+    let stage = Stage::new();
+    for outputs in [
+        &["compare", "--json", "x", "--csv", "./x"][..],
+        &["profile", "--json", "x", "--csv", "x"],
+        &["profile", "--output", "x", "--html", "x"],
+        &["predict", "--json", "x", "--html", "x"],
+        &["run", "--stats", "x", "--metrics", "x"],
+        &["tune", "--output", "x", "--json", "./x"],
+    ] {
+        let mut command = stage.unconvoy();
+        command.args(outputs).args(["--", "true"]);
+        command.assert().code(2).stderr(contains("both name"));
+    }
+}
+
+#[test]
 fn record_that_is_no_trace_is_named_so() {
     let stage = Stage::new();
     stage.write("s.json", "{\"schema\":\"unconvoy-stats-1\"}");

@@ -76,6 +76,10 @@ pub(crate) fn not_a_regular_file() -> &'static str {
     "it is a device or a pipe: name a regular file"
 }
 
+pub(crate) fn same_file(option: &str, other: &str, file: &Path) -> String {
+    format!("{option} and {other} both name {}: choose two files", file.display())
+}
+
 pub(crate) fn cannot_write_to_directory(directory: &Path, why: &str) -> String {
     format!("cannot write to {} ({why})", directory.display())
 }
@@ -188,6 +192,7 @@ pub(crate) fn samples() -> Vec<String> {
         not_utf_8(file),
         name_not_utf_8(file),
         not_a_regular_file().into(),
+        same_file("--json", "--csv", file),
         cannot_write_to_directory(Path::new("/missing"), "No such file or directory"),
         cannot_write_to_file("Permission denied"),
         cannot_read(file),

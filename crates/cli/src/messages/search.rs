@@ -34,10 +34,6 @@ pub(crate) fn default_output_rejected(file: &Path, why: impl Display) -> String 
     format!("{}: {why}; name another file with --output", file.display())
 }
 
-pub(crate) fn same_file(option: &str, other: &str, file: &Path) -> String {
-    format!("{option} and {other} both name {}: choose two files", file.display())
-}
-
 pub(crate) fn not_a_record(file: &Path) -> String {
     format!("{} is not a record of `unconvoy tune`: start again without --resume", file.display())
 }
@@ -155,7 +151,6 @@ pub(crate) fn samples() -> Vec<String> {
         not_ours(Path::new("server.toml")),
         would_lose_search(file),
         default_output_rejected(Path::new("server.toml"), "cannot write to / (permission denied)"),
-        same_file("--html", "--json", Path::new("o.json")),
         not_a_record(file),
         damaged_record(file, "expected value at line 1 column 1"),
         nothing_to_resume(file),

@@ -12,7 +12,7 @@ use unconvoy_syncchar::Report;
 use super::page;
 use super::parquet::{self, Keeper};
 use crate::messages::predict as messages;
-use crate::output_file::{replaceable, writable};
+use crate::output_file::{distinct, replaceable, writable};
 use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
 
@@ -46,6 +46,11 @@ impl Outputs {
     ///
     /// A file cannot be written (2), or `unconvoy-parquet` is missing (125).
     pub fn check(args: &PredictArgs) -> Result<Self, Refusal> {
+        distinct(&[
+            ("--json", args.json.as_deref()),
+            ("--html", args.html.as_deref()),
+            ("--keep-trace", args.keep_trace.as_deref()),
+        ])?;
         let check = |option: &str, file: &Option<PathBuf>| {
             let file =
                 file.as_ref().map(|file| writable(file).map_err(|why| refused(option, file, &why)));
