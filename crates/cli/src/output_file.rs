@@ -1,8 +1,10 @@
 //! Files that a command is asked to write: whether they can be written, before a program runs.
 
+use std::error::Error as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 use unconvoy_measure::output::{self, directory_of};
@@ -89,6 +91,20 @@ fn regular(file: &Path) -> Result<PathBuf, String> {
         }
         _ => Ok(file.canonicalize().unwrap_or_else(|_| file.to_path_buf())),
     }
+}
+
+/// Creates a directory for temporary files.
+///
+/// # Errors
+///
+/// It cannot be created; the error has the remedy.
+pub fn temporary(prefix: &str) -> anyhow::Result<tempfile::TempDir> {
+    let made = tempfile::Builder::new().prefix(prefix).tempdir();
+    made.map_err(|error| {
+        // The error's own text names a directory of random name.
+        let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+        anyhow!(messages::no_temporary_directory(&std::env::temp_dir(), &cause))
+    })
 }
 
 #[cfg(test)]

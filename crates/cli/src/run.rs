@@ -118,10 +118,15 @@ fn names(entries: &'static [Entry]) -> PossibleValuesParser {
     entries.iter().map(|entry| PossibleValue::new(entry.name).help(entry.summary)).into()
 }
 
+/// Largest N of the sensor `fixed:N`.
+const MOST_PROCESSORS: u32 = 65_536;
+
 /// Parses a sensor's name. An error lists them all.
 fn sensor(text: &str) -> Result<String, String> {
     let names = || SENSOR.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-    Choice::parse(text).map(|_| text.to_string()).ok_or_else(|| messages::unknown_sensor(&names()))
+    Choice::parse(text)
+        .map(|_| text.to_string())
+        .ok_or_else(|| messages::unknown_sensor(&names(), MOST_PROCESSORS))
 }
 
 /// Parses the controller's interval, in milliseconds.
@@ -381,6 +386,9 @@ mod tests {
     fn sensor_rejects_unknown_names() {
         assert_eq!(sensor("fixed:2.5").as_deref(), Ok("fixed:2.5"));
         assert!(sensor("fixed:none").unwrap_err().contains("loadavg"));
+        assert!(sensor(&format!("fixed:{MOST_PROCESSORS}")).is_ok());
+        assert!(sensor(&format!("fixed:{}", MOST_PROCESSORS + 1)).is_err());
+        assert!(sensor("fixed:0").unwrap_err().contains("above 0 and at most 65536"));
     }
 
     #[test]

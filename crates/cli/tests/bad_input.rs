@@ -60,7 +60,8 @@ fn non_executable_program_exits_126() {
     for command in ["run", "compare"] {
         for program in ["./data", "./"] {
             let assert = stage.unconvoy().args([command, "--", program]).assert();
-            assert.code(126).stderr(contains("cannot execute"));
+            let cause = if program == "./" { "it is a directory" } else { "Permission denied" };
+            assert.code(126).stderr(contains("cannot execute").and(contains(cause)));
         }
     }
 }
@@ -160,6 +161,14 @@ fn one_file_for_two_outputs_exits_2() {
         command.args(outputs).args(["--", "true"]);
         command.assert().code(2).stderr(contains("both name"));
     }
+}
+
+#[test]
+fn missing_temporary_directory_names_the_remedy() {
+    let stage = Stage::new();
+    let mut command = stage.unconvoy();
+    command.args(["profile", "--", "true"]).env("TMPDIR", "/no/such");
+    command.assert().code(1).stderr(contains("set TMPDIR").and(contains("No such file")));
 }
 
 #[test]

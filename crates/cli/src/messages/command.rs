@@ -7,6 +7,15 @@ pub(crate) fn cannot_execute(program: impl Display, error: impl Display) -> Stri
     format!("{program}: cannot execute: {error}")
 }
 
+pub(crate) fn program_is_directory(name: impl Display) -> String {
+    format!("{name}: cannot execute: it is a directory")
+}
+
+pub(crate) fn no_temporary_directory(parent: &Path, why: &str) -> String {
+    let parent = parent.display();
+    format!("cannot create a directory in {parent} ({why}): set TMPDIR to another directory")
+}
+
 pub(crate) fn program_not_found(name: &str) -> String {
     format!("{name}: program not found")
 }
@@ -44,8 +53,8 @@ pub(crate) fn foreign_program(architecture: &str) -> String {
     format!("it is a program for {architecture}, but libunconvoy.so is for {own}")
 }
 
-pub(crate) fn unknown_sensor(names: &str) -> String {
-    format!("expected one of {names}")
+pub(crate) fn unknown_sensor(names: &str, most: u32) -> String {
+    format!("expected one of {names}, where N is above 0 and at most {most}")
 }
 
 pub(crate) fn interval_out_of_range(least: f64, most: f64) -> String {
@@ -175,6 +184,8 @@ pub(crate) fn samples() -> Vec<String> {
     let (error, schema) = ("Permission denied (os error 13)", "unconvoy-stats-1");
     vec![
         cannot_execute("./server", error),
+        program_is_directory("/tmp"),
+        no_temporary_directory(Path::new("/tmp"), "No space left on device (os error 28)"),
         program_not_found("./server"),
         program_not_in_path("server"),
         interpreter_not_installed("./script", "/usr/bin/ruby"),
@@ -184,7 +195,7 @@ pub(crate) fn samples() -> Vec<String> {
         secure_program("set-user-ID"),
         musl_program("/lib/ld-musl-x86_64.so.1"),
         foreign_program("Aarch64"),
-        unknown_sensor("schedstat, loadavg, psi, bpf, fixed:N"),
+        unknown_sensor("schedstat, loadavg, psi, bpf, fixed:N", 65_536),
         interval_out_of_range(0.5, 1000.0),
         no_statistics(file, is_directory()),
         no_metrics(file, is_directory()),
