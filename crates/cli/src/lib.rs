@@ -60,7 +60,7 @@ pub fn main() -> c_int {
         {
             ended(print_all(version::verbose()).map(|()| 0).map_err(Into::into))
         }
-        Err(error) => wrong_usage::explain(&error, &Cli::grouped()),
+        Err(error) => wrong_usage::explain(error, &Cli::grouped()),
     }
 }
 

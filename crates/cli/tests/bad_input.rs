@@ -163,6 +163,22 @@ fn one_file_for_two_outputs_exits_2() {
     }
 }
 
+/// A writer to a full disk, here to the device that stands for one.
+#[test]
+fn text_that_cannot_be_printed_is_an_error_that_says_so() {
+    let stage = Stage::new();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    for words in
+        [&["locks"][..], &["doctor"], &["--help"], &["--version"], &["run", "--help"], &["-V"]]
+    {
+        let mut command = stage.process();
+        let output = command.args(words).stdout(full()).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert!(said.contains("cannot print the results: No space left"), "{words:?}: {said}");
+    }
+}
+
 #[test]
 fn missing_temporary_directory_names_the_remedy() {
     let stage = Stage::new();

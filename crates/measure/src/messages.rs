@@ -51,6 +51,10 @@ pub(crate) fn cannot_write(file: &Path) -> String {
     format!("cannot write {}", file.display())
 }
 
+pub(crate) fn cannot_print(error: impl Display) -> String {
+    format!("cannot print the results: {error}")
+}
+
 pub(crate) fn cannot_make_directory(directory: &Path) -> String {
     format!("cannot make the directory {}", directory.display())
 }
@@ -182,6 +186,7 @@ mod tests {
             processors_moved(30, 220, 2, 5),
             cannot_read(file),
             cannot_write(file),
+            cannot_print("No space left on device (os error 28)"),
             cannot_make_directory(Path::new("results")),
             is_a_directory(Path::new("results")),
             no_directory(file, Path::new("results")),

@@ -116,7 +116,7 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
         complain(&format!("warning: {warning}"));
     }
     if let Err(error) = print_all(text) {
-        complain(&messages::cannot_print(error));
+        complain(&error.to_string());
         status = status.max(1);
     }
     Ok(status)

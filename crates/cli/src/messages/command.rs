@@ -174,6 +174,11 @@ pub(crate) fn descriptor_taken(number: i32) -> String {
     format!("another thread took file descriptor {number}")
 }
 
+/// A tip, in clap's words.
+pub(crate) fn negative_value(word: &str) -> String {
+    format!("to pass '{word}' as an option's value, use '--OPTION={word}'")
+}
+
 pub(crate) fn option_of_own_locks(option: &str) -> String {
     format!("{option} is for unconvoy's own locks: omit --lock libc")
 }
@@ -208,6 +213,7 @@ pub(crate) fn samples() -> Vec<String> {
         cannot_write_to_file("Permission denied"),
         cannot_read(file),
         option_of_own_locks("--load"),
+        negative_value("-5"),
         statistics_empty(file),
         statistics_not_json(file),
         statistics_of_other_format(file, "unconvoy-stats-2", schema),

@@ -209,7 +209,7 @@ fn conclude(
         complain(&messages::kept(&resuming(state, &args.program)));
     }
     if let Err(error) = print_all(file::text(&record, args.measured.quiet)) {
-        complain(&crate::messages::compare::cannot_print(error));
+        complain(&error.to_string());
         status = status.max(1);
     }
     Ok(status)
