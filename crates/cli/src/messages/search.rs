@@ -175,3 +175,15 @@ pub(crate) fn samples() -> Vec<String> {
         kept("unconvoy tune --resume server-tune.json -- ./server"),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verb_agrees_with_what_differs() {
+        let text = |what: &str| differs(Path::new("tune.json"), what, "[2]", "[4]");
+        assert!(text("threads").contains("its threads are [2] and not [4]"));
+        assert!(text("machine's cpu").contains("its machine's cpu is [2] and not [4]"));
+    }
+}
