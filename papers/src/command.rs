@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueHint};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets as styles};
 use serde_json::Value;
 use unconvoy_bench::exit;
-use unconvoy_measure::failure::is_violation;
+use unconvoy_measure::failure::{Usage, is_violation};
 use unconvoy_measure::interrupt::Interrupted;
 use unconvoy_measure::output::{complain, print, with_suffix};
 
@@ -110,7 +110,7 @@ which of the paper's claims hold. NAME-published has the paper's own parameters
 where those of NAME differ.
 
 Exit status: 0 if everything was made, whether or not claims hold; 1 if
-something failed; 3 if a program found its data inconsistent; 130 after Ctrl-C,
+something failed; 2 for wrong options; 3 if a program found its data inconsistent; 130 after Ctrl-C,
 which keeps all finished points.
 
 Examples:
@@ -166,7 +166,9 @@ fn list() -> Table {
 fn from_records(run: &RunArgs, figures: &[&Figure]) -> Option<anyhow::Result<()>> {
     let first = run.from.first()?;
     let draw = || {
-        let [figure] = figures else { bail!(messages::from_needs_one_figure()) };
+        let [figure] = figures else {
+            return Err(Usage::of(anyhow!(messages::from_needs_one_figure())));
+        };
         let beside = || with_suffix(&first.with_extension(""), format!("-{}", figure.name));
         let in_directory = || run.how.out.as_ref().map_or_else(beside, |out| out.join(figure.name));
         let base = run.plot.clone().unwrap_or_else(in_directory);

@@ -34,7 +34,7 @@ pub fn main() -> c_int {
     let words = from_old_spelling(std::env::args_os().skip(1).collect());
     let words = [OsString::from("unconvoy")].into_iter().chain(words);
     let matches = definition().try_get_matches_from(words).and_then(|matches| run(&matches));
-    matches.map_or_else(|error| wrong_usage::explain(&error, &definition()), c_int::from)
+    matches.map_or_else(|error| wrong_usage::explain(error, &definition()), c_int::from)
 }
 
 fn run(matches: &ArgMatches) -> Result<u8, clap::Error> {

@@ -35,7 +35,7 @@ fn unknown_figure_is_rejected_with_nearest_name() {
     papers(&stage, "run nosuch").code(2).stderr(contains("sim-taco-9"));
     papers(&stage, "run sim-taco-1 --from r.json").code(1).stderr(contains("r.json"));
     papers(&stage, "run sim-taco-1 sim-taco-3 --from r.json")
-        .code(1)
+        .code(2)
         .stderr(contains("one figure"));
     papers(&stage, "run sim-taco-1 --seeds 0").code(2).stderr(contains("--seeds"));
     stage

@@ -87,5 +87,6 @@ fn replay_rejects_unknown_locks_and_addresses() {
     replay(&stage, "t.stream --without 65536").code(2).stderr(contains("0x4000020340"));
     replay(&stage, "t.stream --locks spin").code(2).stderr(contains("unknown lock"));
     replay(&stage, "missing.stream").code(1).stderr(contains("missing.stream"));
+    replay(&stage, "t.stream --machine nosuch").code(2).stderr(contains("metatm-8"));
     replay(&stage, "t.stream --machine opteron-32").code(1).stderr(contains("no transactions"));
 }

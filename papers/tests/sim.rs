@@ -51,8 +51,10 @@ fn printed_machine_is_accepted_as_machine_file() {
 
 #[test]
 fn unknown_name_is_rejected_with_known_names() {
-    sim("nosuch").failure().stderr(contains("raytrace"));
-    sim("--machine nosuch").failure().stderr(contains("niagara2-64"));
+    sim("nosuch").failure().code(2).stderr(contains("raytrace"));
+    sim("--think 5 tm1").failure().code(2).stderr(contains("tm1"));
+    sim("--machine nosuch").failure().code(2).stderr(contains("niagara2-64"));
+    sim("--machine /dev/zero").failure().code(2).stderr(contains("1 MiB"));
     sim("--locks nosuch").failure().stderr(contains("CONTENTION+LOAD"));
     sim("--figure nosuch").failure().stderr(contains("asplos-11"));
 }
@@ -154,6 +156,7 @@ fn validate_rejects_unusable_records() {
     };
     sim("--machine server --validate")
         .failure()
+        .code(2)
         .stderr(contains("unconvoy bench counter --locks all"));
     sim("--machine server --validate /nonexistent.json")
         .failure()

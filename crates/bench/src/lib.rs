@@ -41,7 +41,7 @@ mod rwlock;
 mod sensor;
 mod versus;
 
-use unconvoy_measure::failure::is_violation;
+use unconvoy_measure::failure::{EXIT_USAGE, Usage, is_violation};
 use unconvoy_measure::interrupt::Interrupted;
 use unconvoy_measure::output::complain;
 use unconvoy_measure::record::Record;
@@ -93,6 +93,8 @@ pub fn exit(result: anyhow::Result<()>) -> u8 {
         EXIT_INTERRUPTED
     } else if is_violation(&error) {
         EXIT_VIOLATION
+    } else if error.is::<Usage>() {
+        EXIT_USAGE
     } else {
         1
     }

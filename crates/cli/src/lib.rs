@@ -48,6 +48,7 @@ use refusal::Refusal;
 
 /// Runs the command line of this process and returns the exit status.
 pub fn main() -> c_int {
+    occupy_standard_descriptors();
     if study::is_wanted(std::env::args_os().skip(1)) {
         return ended(study::become_it().map(|never| match never {}));
     }
@@ -59,7 +60,20 @@ pub fn main() -> c_int {
         {
             ended(print_all(version::verbose()).map(|()| 0).map_err(Into::into))
         }
-        Err(error) => wrong_usage::explain(&error, &Cli::grouped()),
+        Err(error) => wrong_usage::explain(error, &Cli::grouped()),
+    }
+}
+
+/// Opens /dev/null at the standard descriptors that are closed. A file that this process opens would
+/// take their place and receive the output. `exec` closes them again, for the program of `run`.
+fn occupy_standard_descriptors() {
+    for standard in 0..=2 {
+        // SAFETY: the path ends in a zero. The lowest free number is this one.
+        unsafe {
+            if libc::fcntl(standard, libc::F_GETFD) < 0 {
+                libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+            }
+        }
     }
 }
 

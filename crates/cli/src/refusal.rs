@@ -39,7 +39,12 @@ impl Refusal {
             };
             return Self { status: 127, message: hint };
         }
-        Self { status: 126, message: messages::cannot_execute(name, error) }
+        let is_directory = crate::executable::resolve(program).is_some_and(|path| path.is_dir());
+        let message = match is_directory {
+            true => messages::program_is_directory(name),
+            false => messages::cannot_execute(name, error),
+        };
+        Self { status: 126, message }
     }
 }
 

@@ -22,7 +22,7 @@ use unconvoy_measure::parts;
 use crate::inspect::watch;
 use crate::messages::command as messages;
 use crate::messages::inspect as inspection;
-use crate::output_file::{writable, writable_by_library};
+use crate::output_file::{distinct, replaceable_by_library, writable, writable_by_library};
 use crate::refusal::Refusal;
 use crate::strategy::Strategy;
 use crate::top::filter;
@@ -118,10 +118,15 @@ fn names(entries: &'static [Entry]) -> PossibleValuesParser {
     entries.iter().map(|entry| PossibleValue::new(entry.name).help(entry.summary)).into()
 }
 
+/// Largest N of the sensor `fixed:N`.
+const MOST_PROCESSORS: u32 = 65_536;
+
 /// Parses a sensor's name. An error lists them all.
 fn sensor(text: &str) -> Result<String, String> {
     let names = || SENSOR.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-    Choice::parse(text).map(|_| text.to_string()).ok_or_else(|| messages::unknown_sensor(&names()))
+    Choice::parse(text)
+        .map(|_| text.to_string())
+        .ok_or_else(|| messages::unknown_sensor(&names(), MOST_PROCESSORS))
 }
 
 /// Parses the controller's interval, in milliseconds.
@@ -150,6 +155,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
                 ("--confine", args.confine.is_some()),
                 ("--strategy", args.strategy.is_some()),
                 ("--stats", args.stats.is_some()),
+                ("--metrics", args.metrics.is_some()),
                 ("--sensor", args.sensor.is_some()),
                 ("--interval", args.interval.is_some()),
                 ("--sleep-timeout", args.sleep_timeout.is_some()),
@@ -186,6 +192,11 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     if args.no_children {
         environment.set(environment::CHILDREN.name, "0");
     }
+    distinct(&[
+        ("--stats", args.stats.as_deref()),
+        ("--metrics", args.metrics.as_deref()),
+        ("--watchdog-report", args.watchdog_report.as_deref()),
+    ])?;
     if let Some(file) = &args.stats {
         match writable_by_library(file) {
             Ok(path) => environment.set(environment::STATS.name, path),
@@ -194,7 +205,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
         }
     }
     if let Some(file) = &args.metrics {
-        match writable_by_library(file) {
+        match replaceable_by_library(file) {
             Ok(path) => environment.set(environment::METRICS.name, path),
             Err(why) => complain(&messages::no_metrics(file, &why)),
         }
@@ -375,6 +386,9 @@ mod tests {
     fn sensor_rejects_unknown_names() {
         assert_eq!(sensor("fixed:2.5").as_deref(), Ok("fixed:2.5"));
         assert!(sensor("fixed:none").unwrap_err().contains("loadavg"));
+        assert!(sensor(&format!("fixed:{MOST_PROCESSORS}")).is_ok());
+        assert!(sensor(&format!("fixed:{}", MOST_PROCESSORS + 1)).is_err());
+        assert!(sensor("fixed:0").unwrap_err().contains("above 0 and at most 65536"));
     }
 
     #[test]

@@ -9,7 +9,9 @@ use clap::{Args, ValueHint};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use unconvoy_measure::arguments::counted;
 use unconvoy_measure::chart::quantity;
+use unconvoy_measure::input;
 
 use crate::images::{Images, Mapping};
 use crate::members::LockType;
@@ -35,6 +37,9 @@ Examples:
 
 /// Version of the record's format.
 const SCHEMA: &str = "unconvoy-stats-1";
+
+/// The lock of a record whose strategy leaves the locks without an entry to libc.
+const LIBC: &str = "libc";
 
 /// The record that the interposer writes when a program ends. A missing number counts as zero, so
 /// that this command reads records of older versions.
@@ -108,11 +113,16 @@ impl Special {
         if self.cores == 0 {
             return "special set: never used, because no thread waited long enough\n".to_string();
         }
-        let Special { cores, most_tasks, moves, votes, searches, .. } = self;
+        let &Special { cores, most_tasks, moves, votes, searches, .. } = self;
         let mut text = format!(
-            "special set: up to {most_tasks} threads, {} of {cores} processors for most of the \
-             time; {moves} moves, {votes} votes, {searches} searches, {} of processor time\n",
+            "special set: up to {}, {} of {} for most of the time; {}, {}, {}, {} of processor \
+             time\n",
+            counted(most_tasks.into(), "thread"),
             self.usual(wall_ns),
+            counted(cores.into(), "processor"),
+            counted(moves, "move"),
+            counted(votes, "vote"),
+            counted(searches, "search"),
             quantity::seconds(self.cpu_ns as f64 * 1e-9)
         );
         let changes = self
@@ -123,7 +133,7 @@ impl Special {
         text.push_str(&format!("its processors:{}", changes.collect::<Vec<_>>().join(",")));
         let hidden = self.changes.len().saturating_sub(CHANGES) as u64 + self.changes_left_out;
         if hidden > 0 {
-            text.push_str(&format!("and {hidden} more changes"));
+            text.push_str(&format!(" and {}", counted(hidden, "more change")));
         }
         text + "\n"
     }
@@ -232,7 +242,8 @@ pub fn table(file: &Path, top: usize) -> anyhow::Result<String> {
 ///
 /// The file cannot be read, is empty, is not JSON, or is not a record of this format.
 pub fn read(file: &Path) -> anyhow::Result<Record> {
-    let text = std::fs::read_to_string(file).with_context(|| messages::cannot_read(file))?;
+    let text =
+        input::read_text(file, input::RECORD).with_context(|| messages::cannot_read(file))?;
     ensure!(!text.is_empty(), messages::statistics_empty(file));
     let value: serde_json::Value =
         serde_json::from_str(&text).with_context(|| messages::statistics_not_json(file))?;
@@ -256,28 +267,35 @@ fn render(mut record: Record, top: usize) -> String {
         ),
     };
     let Slots { slept, left, woken, timed_out, given_back } = record.slots;
+    let is_libcs = record.lock == LIBC;
+    let pair = match is_libcs {
+        true => "libc's locks".to_string(),
+        false => format!("{}+{}", record.lock, record.load),
+    };
     let mut text = format!(
-        "{} (process {}): {}+{}, {} on {} processors\n\
-         controller: {starts} starts, {ticks} ticks, {} of processor time\n\
+        "{} (process {}): {pair}, {} on {}\n\
+         controller: {}, {}, {} of processor time\n\
          {load}\
          sleep slots: {slept} slept, {woken} woken, {timed_out} timed out, \
          {given_back} given back, {left} left\n",
         record.program,
         record.pid,
-        record.lock,
-        record.load,
         nanoseconds(record.wall_ns),
-        record.processors,
+        counted(record.processors.into(), "processor"),
+        counted(starts, "start"),
+        counted(ticks, "tick"),
         nanoseconds(cpu_ns),
     );
     if let Some(special) = &record.special {
         text.push_str(&special.render(record.wall_ns));
     }
     if record.locks.is_empty() {
-        text.push_str(
+        text.push_str(if is_libcs {
+            "No locks recorded: the strategy leaves the locks to libc, which counts nothing.\n"
+        } else {
             "No locks recorded: the program took no lock that unconvoy replaces, or ended before \
-             the first was counted.\n",
-        );
+             the first was counted.\n"
+        });
         return text;
     }
     record.locks.sort_by_key(|lock| Reverse(lock.wait_ns));
@@ -314,13 +332,32 @@ fn render(mut record: Record, top: usize) -> String {
     text.push_str(&format!("{table}\n"));
     let hidden = record.locks.len().saturating_sub(top);
     if hidden > 0 {
-        text.push_str(&format!("{hidden} more locks not shown: raise --top.\n"));
+        let locks = counted(hidden as u64, "more lock");
+        text.push_str(&format!("{locks} not shown: raise --top.\n"));
     }
     if record.dropped_locks > 0 {
-        text.push_str(&format!(
-            "{} more locks not recorded: the interposer's table was full.\n",
-            record.dropped_locks
-        ));
+        let locks = counted(record.dropped_locks, "more lock");
+        text.push_str(&format!("{locks} not recorded: the interposer's table was full.\n"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn count_of_one_has_no_plural() {
+        let record: Record = serde_json::from_str(
+            r#"{"program": "p", "pid": 1, "lock": "loiter", "load": "control", "wall_ns": 1,
+                "processors": 1, "controller": {"starts": 1, "ticks": 1}, "dropped_locks": 1,
+                "locks": [{}, {}]}"#,
+        )
+        .unwrap();
+        let text = render(record, 1);
+        assert!(text.contains(" on 1 processor\ncontroller: 1 start, 1 tick, "), "{text}");
+        assert!(
+            text.contains("1 more lock not shown") && text.contains("1 more lock not recorded")
+        );
+    }
 }

@@ -7,12 +7,14 @@ use std::ffi::c_int;
 use std::io::Write;
 
 use clap::Command;
-use clap::error::ErrorKind;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use unconvoy_measure::output::{complain, not_printed};
+
+use crate::messages::command as messages;
 
 /// Prints a clap error, help or version, and returns the exit status.
-pub fn explain(error: &clap::Error, command: &Command) -> c_int {
-    // Ignore a closed standard error: it must not change the exit status.
-    let _ = error.print();
+pub fn explain(error: clap::Error, command: &Command) -> c_int {
     let arguments = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
     let addition = match error.kind() {
         ErrorKind::UnknownArgument => Some(options(&subcommand_named_in(command, arguments))),
@@ -22,10 +24,46 @@ pub fn explain(error: &clap::Error, command: &Command) -> c_int {
         // The value parser of `--locks` lists the valid names itself.
         _ => None,
     };
-    if let Some(text) = addition {
+    let status = error.exit_code();
+    if error.use_stderr() {
+        // Ignore a closed standard error: it must not change the exit status.
+        let _ = with_working_tip(error).print();
+    } else if let Err(lost) = print_to_output(error) {
+        complain(&not_printed(lost).to_string());
+        return 1;
+    }
+    if let Some(text) = addition.filter(|text| !text.is_empty()) {
         let _ = writeln!(std::io::stderr(), "\n{text}");
     }
-    error.exit_code()
+    status
+}
+
+/// Prints help or the version. A closed pipe (`| head`) is no error.
+fn print_to_output(error: clap::Error) -> std::io::Result<()> {
+    match error.print().and_then(|()| std::io::stdout().flush()) {
+        Err(lost) if lost.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+/// Replaces the tip to write a value after `--`, where PROGRAM begins or nothing may follow.
+fn with_working_tip(mut error: clap::Error) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let is_after_dashes = |tip: &StyledStr| tip.to_string().contains("as a value");
+    if let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested) {
+        tips.retain(|tip| !is_after_dashes(tip));
+        if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg)
+            && word.trim_start_matches('-').starts_with(|first: char| first.is_ascii_digit())
+        {
+            tips.push(StyledStr::from(messages::negative_value(word)));
+        }
+        if !tips.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        }
+    }
+    error
 }
 
 /// Finds the subcommand of a command line, nested ones included, and the words that lead to it.
@@ -43,11 +81,19 @@ fn subcommand_named_in(command: &Command, args: impl Iterator<Item = String>) ->
 
 /// Lists the options, one per line.
 fn options((path, command): &(String, Command)) -> String {
-    let mut text = format!("Options of {path}:");
-    for argument in command.get_arguments().filter(|argument| argument.get_long().is_some()) {
-        let long = argument.get_long().unwrap_or_default();
+    let mut text = String::new();
+    for argument in command.get_arguments() {
+        let Some(long) = argument.get_long() else { continue };
+        if text.is_empty() {
+            text = format!("Options of {path}:");
+        }
+        let is_optional = argument.get_num_args().is_some_and(|count| count.min_values() == 0);
         let value = match argument.get_value_names() {
-            Some([name, ..]) if argument.get_action().takes_values() => format!(" <{name}>"),
+            Some([name, ..]) if argument.get_action().takes_values() => match is_optional {
+                true if argument.is_require_equals_set() => format!("[=<{name}>]"),
+                true => format!(" [<{name}>]"),
+                false => format!(" <{name}>"),
+            },
             _ => String::new(),
         };
         let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
@@ -58,8 +104,11 @@ fn options((path, command): &(String, Command)) -> String {
 
 /// Lists the subcommands, one per line.
 fn subcommands((path, command): &(String, Command)) -> String {
-    let mut text = format!("Commands of {path}:");
+    let mut text = String::new();
     for command in command.get_subcommands() {
+        if text.is_empty() {
+            text = format!("Commands of {path}:");
+        }
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         text.push_str(&format!("\n  {:<12} {about}", command.get_name()));
     }
@@ -80,5 +129,23 @@ mod tests {
         assert!(list_for("unconvoy run --lok mcs").contains("--sleep-timeout <MS>"));
         assert!(list_for("unconvoy compare --metrik x").contains("--lower-is-better"));
         assert!(!list_for("unconvoy run --metric x").contains("--lower-is-better"));
+    }
+
+    #[test]
+    fn optional_value_is_in_brackets_and_a_list_without_options_is_empty() {
+        assert!(list_for("unconvoy run --metric x").contains("--confine[=<SEARCH>]"));
+        assert_eq!(list_for("unconvoy locks --metric x"), "");
+    }
+
+    #[test]
+    fn tip_for_a_negative_value_works() {
+        let error = |words: &[&str]| {
+            let wrong = Cli::grouped().try_get_matches_from(words).unwrap_err();
+            with_working_tip(wrong).to_string()
+        };
+        let negative = error(&["unconvoy", "run", "--interval", "-5", "--", "true"]);
+        assert!(negative.contains("--OPTION=-5"), "{negative}");
+        let unknown = error(&["unconvoy", "run", "--nosuch", "--", "true"]);
+        assert!(!unknown.contains("as a value"), "{unknown}");
     }
 }

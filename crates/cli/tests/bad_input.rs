@@ -60,7 +60,8 @@ fn non_executable_program_exits_126() {
     for command in ["run", "compare"] {
         for program in ["./data", "./"] {
             let assert = stage.unconvoy().args([command, "--", program]).assert();
-            assert.code(126).stderr(contains("cannot execute"));
+            let cause = if program == "./" { "it is a directory" } else { "Permission denied" };
+            assert.code(126).stderr(contains("cannot execute").and(contains(cause)));
         }
     }
 }
@@ -132,6 +133,81 @@ fn invalid_statistics_file_names_cause() {
         ("cut", "not a complete"),
     ] {
         stage.unconvoy().args(["stats", file]).assert().code(1).stderr(contains(cause));
+    }
+}
+
+#[test]
+fn trace_in_a_pipe_is_refused() {
+    let stage = Stage::new();
+    let made = std::process::Command::new("mkfifo").arg(stage.path("pipe")).status();
+    assert!(made.expect("it runs").success());
+    let predict = ["predict", "--keep-trace", "pipe", "--", "true"];
+    stage.unconvoy().args(predict).assert().code(2).stderr(contains("name a regular file"));
+    assert!(!stage.path("pipe").is_file(), "the pipe is gone");
+}
+
+#[test]
+fn one_file_for_two_outputs_exits_2() {
+    let stage = Stage::new();
+    for outputs in [
+        &["compare", "--json", "x", "--csv", "./x"][..],
+        &["profile", "--json", "x", "--csv", "x"],
+        &["profile", "--output", "x", "--html", "x"],
+        &["predict", "--json", "x", "--html", "x"],
+        &["run", "--stats", "x", "--metrics", "x"],
+        &["tune", "--output", "x", "--json", "./x"],
+    ] {
+        let mut command = stage.unconvoy();
+        command.args(outputs).args(["--", "true"]);
+        command.assert().code(2).stderr(contains("both name"));
+    }
+}
+
+/// A writer to a full disk, here to the device that stands for one.
+#[test]
+fn text_that_cannot_be_printed_is_an_error_that_says_so() {
+    let stage = Stage::new();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    for words in
+        [&["locks"][..], &["doctor"], &["--help"], &["--version"], &["run", "--help"], &["-V"]]
+    {
+        let mut command = stage.process();
+        let output = command.args(words).stdout(full()).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert!(said.contains("cannot print the results: No space left"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn missing_temporary_directory_names_the_remedy() {
+    let stage = Stage::new();
+    let mut command = stage.unconvoy();
+    command.args(["profile", "--", "true"]).env("TMPDIR", "/no/such");
+    command.assert().code(1).stderr(contains("set TMPDIR").and(contains("No such file")));
+}
+
+#[test]
+fn record_that_is_no_trace_is_named_so() {
+    let stage = Stage::new();
+    stage.write("s.json", "{\"schema\":\"unconvoy-stats-1\"}");
+    let mut command = stage.unconvoy();
+    command
+        .args(["predict", "--analyse", "s.json"])
+        .assert()
+        .code(1)
+        .stderr(contains("s.json: not a trace of").and(contains("--keep-trace")));
+}
+
+#[test]
+fn endless_file_is_read_up_to_a_limit() {
+    let stage = Stage::new();
+    for (command, status, limit) in [
+        (&["run", "--strategy", "/dev/zero", "--", "true"][..], 2, "1 MiB"),
+        (&["stats", "/dev/zero"], 1, "64 MiB"),
+        (&["tune", "--advise", "/dev/zero"], 1, "64 MiB"),
+    ] {
+        stage.unconvoy().args(command).assert().code(status).stderr(contains(limit));
     }
 }
 

@@ -122,6 +122,34 @@ fn process_in_a_debugger_shows_its_deadlock() {
 }
 
 #[test]
+fn report_on_a_closed_standard_output_reaches_no_other_file() {
+    let stage = Stage::new();
+    let Some(mut program) = run(&stage, &[], &["mutex", "2"]) else { return };
+    let command = stage.process().get_program().to_owned();
+    let pid = program.id().to_string();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec >&-; exec \"$0\" inspect \"$1\""]).arg(command).arg(&pid);
+    let output = shell.output().expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "{}: {errors}", output.status);
+    program.poke();
+    program.finish();
+}
+
+#[test]
+fn holder_that_has_ended_is_said_to_have_ended() {
+    let stage = Stage::new();
+    for options in [&[][..], &["--lock", "libc"]] {
+        let Some(mut program) = run(&stage, options, &["ended", "1"]) else { return };
+        program.poke();
+        let text = asleep(&stage, &program, 1);
+        assert!(text.contains(", which has ended\n"), "{text}");
+        assert!(text.contains(" ended and did not release it\n"), "{text}");
+        assert!(!text.contains("runs now") && !text.contains("waits for no lock"), "{text}");
+    }
+}
+
+#[test]
 fn waiters_are_listed_in_order_of_arrival() {
     let stage = Stage::new();
     let Some(mut program) = run(&stage, &[], &["shared", "3"]) else { return };

@@ -94,6 +94,44 @@ fn child_of_fork_writes_a_file_of_its_own() {
 }
 
 #[test]
+fn link_is_followed() {
+    let Some(scene) = Scene::new() else { return };
+    let [file, link] = ["target.prom", "link.prom"].map(|name| scene.stage.path(name));
+    std::fs::write(&file, "").expect("written");
+    std::os::unix::fs::symlink(&file, &link).expect("linked");
+    let mut command = scene.program();
+    command.arg("2000").env("UNCONVOY_METRICS", &link).env("UNCONVOY_METRICS_MS", "100");
+    let (_running, _) = scene.start(&mut command);
+    wait_until("metrics in the link's target", || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        text.contains("unconvoy_lock_waits_total{process=\"target\"")
+    });
+    assert!(link.is_symlink());
+}
+
+#[test]
+fn pipe_is_refused_and_kept() {
+    let Some(scene) = Scene::new() else { return };
+    let pipe = scene.stage.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("it runs").success());
+    let is_pipe = || {
+        use std::os::unix::fs::FileTypeExt as _;
+        pipe.metadata().expect("there").file_type().is_fifo()
+    };
+    let mut command = Command::new("true");
+    command.env("LD_PRELOAD", &scene.library).env("UNCONVOY_METRICS", &pipe);
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("no regular file; running without them") && is_pipe(), "{said}");
+    let mut command = scene.stage.process();
+    command.args(["run", "--metrics"]).arg(&pipe).args(["--", "echo", "hello"]);
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("name a regular file; continuing without metrics"), "{said}");
+    assert!(output.stdout == b"hello\n" && is_pipe());
+}
+
+#[test]
 #[ignore = "make test-all: needs Prometheus's tools"]
 fn metrics_satisfy_prometheus_checks() {
     let Some(scene) = Scene::new() else { return };

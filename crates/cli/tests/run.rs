@@ -162,7 +162,12 @@ fn inner_run_has_files_and_locks_of_its_own() {
 #[test]
 fn options_of_load_control_are_refused_with_libcs_locks() {
     let stage = Stage::new();
-    for option in [["--policy", "pid"], ["--interval", "5"], ["--sensor", "psi"]] {
+    for option in [
+        ["--policy", "pid"],
+        ["--interval", "5"],
+        ["--sensor", "psi"],
+        ["--metrics", "server.prom"],
+    ] {
         let mut command = stage.unconvoy();
         command.args(["run", "--lock", "libc"]).args(option).args(["--", "true"]);
         command.assert().code(2).stderr(contains(option[0]));
@@ -178,6 +183,18 @@ fn arguments_pass_unchanged() {
         .assert()
         .success()
         .stdout("--lock|a b||--|-x|");
+}
+
+#[test]
+fn closed_descriptors_stay_closed_for_the_program() {
+    let stage = Stage::new();
+    let look = "for number in 0 1; do test -e /proc/$$/fd/$number && echo open >&2; done; true";
+    let shell = format!("exec <&- >&-; exec \"$0\" run -- sh -c '{look}'");
+    let command = stage.process();
+    let mut run = std::process::Command::new("sh");
+    run.arg("-c").arg(shell).arg(command.get_program()).current_dir(stage.path(""));
+    let output = run.env("UNCONVOY_LIBRARY", stage.library()).output().expect("it runs");
+    assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
 }
 
 #[test]

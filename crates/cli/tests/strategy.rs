@@ -57,6 +57,18 @@ fn process_table_sets_variables_and_options_override_it() {
 }
 
 #[test]
+fn statistics_of_a_strategy_that_leaves_the_locks_to_libc_say_so() {
+    let Some(library) = stage::library() else { return };
+    let stage = staged();
+    stage.write("server.toml", "version = 1\n[process]\nlock = \"libc\"\n");
+    let mut command = stage.unconvoy();
+    command.env("UNCONVOY_LIBRARY", library).args(["run", "--strategy", "server.toml"]);
+    command.args(["--stats", "s.json", "--", "./server"]).assert().success();
+    let stats = stage.unconvoy().args(["stats", "s.json"]).assert().success();
+    stats.stdout(contains(": libc's locks, ").and(contains("leaves the locks to libc")));
+}
+
+#[test]
 fn lock_option_serves_locks_that_the_file_leaves_to_libc() {
     let stage = staged();
     stage.write("server.toml", "version = 1\n[process]\nlock = \"libc\"\n");

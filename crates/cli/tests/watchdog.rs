@@ -160,6 +160,29 @@ fn report_comes_once_on_standard_error_and_the_program_goes_on() {
 }
 
 #[test]
+fn report_that_cannot_be_written_goes_to_standard_error() {
+    let stage = Stage::new();
+    let options = ["--watchdog-report", "folder/report.txt"];
+    std::fs::create_dir(stage.path("folder")).expect("a directory");
+    let Some(mut command) = watched(&stage, &options, &["mutex", "2"]) else { return };
+    let mut program = Program::start(&mut command);
+    std::fs::remove_dir(stage.path("folder")).expect("empty");
+    let id = program.id().to_string();
+    let inspect = || {
+        let output = stage.unconvoy().args(["inspect", &id]).output().expect("the command runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    until(inspect, |text| {
+        let seconds = text.lines().find(|line| line.contains("asleep until a release"));
+        seconds.is_some_and(|line| line.contains(" s, asleep") && !line.contains("ms,"))
+    });
+    program.poke();
+    let errors = program.finish();
+    assert!(errors.contains("the watchdog cannot write "), "{errors}");
+    assert_eq!(errors.matches("Deadlock of 2 threads").count(), 1, "{errors}");
+}
+
+#[test]
 fn program_without_waits_gets_no_report() {
     let stage = Stage::new();
     let Some(mut command) = watched(&stage, &[], &["shared", "1"]) else { return };

@@ -11,6 +11,28 @@ use crate::messages;
 /// crates/bench/workloads/die.h.
 pub const EXIT_INCONSISTENT: i32 = 3;
 
+/// Exit status after wrong usage.
+pub const EXIT_USAGE: u8 = 2;
+
+/// Wrong usage that only a combination of options, or a look at their values, shows.
+#[derive(Debug)]
+pub struct Usage(String);
+
+impl Usage {
+    /// Describes an error as wrong usage, with its causes.
+    pub fn of(error: impl Into<anyhow::Error>) -> anyhow::Error {
+        Usage(format!("{:#}", error.into())).into()
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
 /// A failed run.
 #[derive(Debug)]
 pub struct Failed {

@@ -24,6 +24,7 @@ pub mod context;
 pub mod export;
 pub mod failure;
 pub mod goal;
+pub mod input;
 pub mod interrupt;
 mod messages;
 pub mod output;

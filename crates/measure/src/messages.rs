@@ -31,12 +31,28 @@ pub(crate) fn processors_moved(least: u32, greatest: u32, far: usize, count: usi
     )
 }
 
+pub(crate) fn timeout_too_long(most: u64) -> String {
+    format!("expected at most {most} seconds, which is a year")
+}
+
+pub(crate) fn file_too_long(most: u64) -> String {
+    format!("it is longer than {} MiB, the most that is read", most >> 20)
+}
+
+pub(crate) fn not_utf_8() -> &'static str {
+    "it is not UTF-8 text"
+}
+
 pub(crate) fn cannot_read(file: &Path) -> String {
     format!("cannot read {}", file.display())
 }
 
 pub(crate) fn cannot_write(file: &Path) -> String {
     format!("cannot write {}", file.display())
+}
+
+pub(crate) fn cannot_print(error: impl Display) -> String {
+    format!("cannot print the results: {error}")
 }
 
 pub(crate) fn cannot_make_directory(directory: &Path) -> String {
@@ -102,8 +118,9 @@ pub(crate) fn record_complete(file: &Path) -> String {
 }
 
 pub(crate) fn record_differs(file: &Path, what: &str, old: &str, new: &str) -> String {
+    let is = if what.ends_with('s') { "are" } else { "is" };
     format!(
-        "{} cannot be resumed: its {what} is {old} and not {new};\n  \
+        "{} cannot be resumed: its {what} {is} {old} and not {new};\n  \
          repeat its options, or start again without --resume",
         file.display()
     )
@@ -174,9 +191,13 @@ mod tests {
             seconds_out_of_range().into(),
             timeout_not_a_number().into(),
             timeout_not_positive().into(),
+            timeout_too_long(31_536_000),
+            file_too_long(64 << 20),
+            not_utf_8().into(),
             processors_moved(30, 220, 2, 5),
             cannot_read(file),
             cannot_write(file),
+            cannot_print("No space left on device (os error 28)"),
             cannot_make_directory(Path::new("results")),
             is_a_directory(Path::new("results")),
             no_directory(file, Path::new("results")),

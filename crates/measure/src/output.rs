@@ -18,11 +18,16 @@ use crate::messages;
 ///
 /// # Errors
 ///
-/// The text cannot be written completely.
+/// The text cannot be written completely. The error says so, and has the kind of its cause.
 pub fn print_all(text: impl AsRef<[u8]>) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
-    stdout.write_all(legible(&String::from_utf8_lossy(text.as_ref())).as_bytes())?;
-    stdout.flush()
+    let written = stdout.write_all(legible(&String::from_utf8_lossy(text.as_ref())).as_bytes());
+    written.and_then(|()| stdout.flush()).map_err(not_printed)
+}
+
+/// Describes the error of a write to standard output.
+pub fn not_printed(error: std::io::Error) -> std::io::Error {
+    std::io::Error::new(error.kind(), messages::cannot_print(&error))
 }
 
 /// Replaces control characters other than line ends and tabs: other people's programs choose the

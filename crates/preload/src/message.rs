@@ -129,6 +129,11 @@ pub(crate) fn unwritable_metrics(path: &str, error: &io::Error) -> Line {
     Line::new(format_args!("cannot write the metrics to {path}: {error}; running without them"))
 }
 
+/// Part of [`unwritable_metrics`].
+pub(crate) fn not_a_regular_file() -> &'static str {
+    "no regular file"
+}
+
 #[cfg(test)]
 mod tests {
     use unconvoy_locks::catalogue::LOAD;

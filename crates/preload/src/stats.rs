@@ -28,6 +28,7 @@ use crate::dispatch::Pair;
 use crate::held;
 use crate::message;
 use crate::output;
+use crate::strategy;
 use crate::variables::variable;
 
 #[derive(Debug, Clone, Copy)]
@@ -251,12 +252,16 @@ pub(crate) fn write(pair: &Pair, special: impl FnOnce(u64) -> Option<serde_json:
         .filter(|pause| pause.1 > 0)
         .map(|&(bits, count)| (1_u64 << bits, count))
         .collect();
+    let (lock, load) = match strategy::leaves_the_others_to_libc() {
+        true => ("libc", "none"),
+        false => (pair.lock, pair.load),
+    };
     let document = json!({
         "schema": "unconvoy-stats-1",
         "program": program().unwrap_or_default(),
         "pid": std::process::id(),
-        "lock": pair.lock,
-        "load": pair.load,
+        "lock": lock,
+        "load": load,
         "wall_ns": Native::now().saturating_sub(BEGAN.load(Relaxed)),
         "processors": std::thread::available_parallelism().map_or(1, usize::from),
         "controller": {

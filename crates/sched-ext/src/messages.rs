@@ -88,6 +88,8 @@ pub(crate) fn cannot_write_metrics(file: &Path) -> String {
     format!("cannot write {}; choose another file for --metrics", file.display())
 }
 
+pub(crate) const NOT_A_REGULAR_FILE: &str = "it is a device or a pipe, and no regular file";
+
 /// Drawing failed.
 pub(crate) const SCREEN_ENDED: &str = "the thread of the live screen ended unexpectedly";
 
@@ -123,6 +125,7 @@ mod tests {
             no_processors(Path::new("/sys/devices/system/cpu/online")),
             cannot_listen("localhost:9100"),
             cannot_write_metrics(Path::new("/run/unconvoy.prom")),
+            NOT_A_REGULAR_FILE.into(),
             SCREEN_ENDED.into(),
         ];
         for message in &messages {

@@ -80,9 +80,14 @@ impl Metrics {
     }
 }
 
-/// Replaces a file. The random name of the unfinished file keeps other users from placing a link
-/// there, through which this privileged process would write.
+/// Replaces a file, or the one that a link leads to. The random name of the unfinished file keeps
+/// other users from placing a link there, through which this privileged process would write. A
+/// device or a pipe is an error: it could block the scheduler, and the rename would destroy it.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    if path.exists() && !path.is_file() {
+        return Err(std::io::Error::other(messages::NOT_A_REGULAR_FILE));
+    }
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     let mut unfinished = tempfile::Builder::new()
         .permissions(Permissions::from_mode(0o644))
@@ -192,6 +197,21 @@ mod tests {
             assert!(metrics.publish("three".into()).is_ok());
             assert_eq!(std::fs::read_to_string(&path).unwrap(), "three");
         }
+    }
+
+    #[test]
+    fn link_is_followed_and_pipe_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, link, pipe] = ["metrics", "link", "pipe"].map(|it| directory.path().join(it));
+        std::fs::write(&path, "old").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        Metrics::open(link.to_str().unwrap()).unwrap().publish("one".into()).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one");
+        assert!(link.is_symlink());
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let error = format!("{:#}", Metrics::open(pipe.to_str().unwrap()).unwrap_err());
+        assert!(error.contains("regular file"), "{error}");
+        assert!(!pipe.is_file(), "the pipe is gone");
     }
 
     #[test]

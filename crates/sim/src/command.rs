@@ -5,12 +5,13 @@ mod validation;
 
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::{Args, ValueHint};
 use comfy_table::{CellAlignment, Table, presets as styles};
 use serde::Serialize;
 use unconvoy_measure::arguments::{seconds, threads};
 use unconvoy_measure::chart::quantity::Unit;
+use unconvoy_measure::failure::{EXIT_USAGE, Usage};
 use unconvoy_measure::interrupt::Interrupted;
 use unconvoy_measure::output::{complain, print};
 
@@ -153,7 +154,8 @@ The simulator runs the same locks, load managers and controller as `unconvoy run
 machine is simulated. docs/explanation/simulator.md describes its model. `unconvoy papers` \
 reproduces the papers' figures.
 
-Exit status: 0 on success, 1 after a failure, 130 after Ctrl-C. Ctrl-C keeps finished points.
+Exit status: 0 on success, 1 after a failure, 2 for wrong options, 130 after Ctrl-C, which keeps \
+finished points.
 
 Examples:
   unconvoy sim --machine server --threads 32,128 --locks default,tpmcs+none
@@ -169,18 +171,25 @@ Examples:
 pub fn sim(args: &SimArgs) -> u8 {
     let Err(error) = run(args) else { return 0 };
     complain(&format!("{error:#}"));
-    if error.is::<Interrupted>() { 130 } else { 1 }
+    match () {
+        () if error.is::<Interrupted>() => 130,
+        () if error.is::<Usage>() => EXIT_USAGE,
+        () => 1,
+    }
 }
 
 fn run(args: &SimArgs) -> anyhow::Result<()> {
     if let Some(file) = &args.calibrate {
         return calibration::run(file.as_deref(), args.rounds as usize);
     }
-    let machine = presets::named_or_file(&args.machine)?;
+    let machine = presets::named_or_file(&args.machine).map_err(Usage::of)?;
     if args.print_machine {
         return Ok(print(&toml::to_string(&machine)?)?);
     }
     if let Some(records) = &args.validate {
+        if records.is_empty() {
+            return Err(Usage::of(anyhow!(messages::no_records())));
+        }
         let options = Options { seconds: args.seconds, seed: args.seed };
         let (json, markdown) = (args.json.as_deref(), args.markdown.as_deref());
         return validation::run(
@@ -198,7 +207,8 @@ fn run(args: &SimArgs) -> anyhow::Result<()> {
             (profile.workload, profile.assumptions)
         }
         None => {
-            (workload(&machine, args.workload.as_deref(), args.think, args.section)?, Vec::new())
+            let named = workload(&machine, args.workload.as_deref(), args.think, args.section);
+            (named.map_err(Usage::of)?, Vec::new())
         }
     };
     let workload = if args.checkpoint { workload.with_checkpoints() } else { workload };

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use unconvoy::primitive::native::umwait;
+use unconvoy_measure::input;
 
 use crate::messages;
 use crate::parameters::{
@@ -61,7 +62,7 @@ pub fn named_or_file(name: &str) -> anyhow::Result<Parameters> {
     if !path.exists() {
         return named(name).map_err(anyhow::Error::msg);
     }
-    let text = std::fs::read_to_string(path).with_context(|| messages::cannot_read(path))?;
+    let text = input::read_text(path, input::TEXT).with_context(|| messages::cannot_read(path))?;
     parse(&text).map_err(|error| anyhow!(messages::invalid_machine_file(name, &error)))
 }
 
@@ -339,7 +340,7 @@ pub fn default_path() -> Option<PathBuf> {
 /// This machine as calibrated by this user, or a [typical one](usual_host).
 fn host() -> Result<Parameters, String> {
     let Some(path) = default_path() else { return Ok(usual_host()) };
-    match std::fs::read_to_string(&path) {
+    match input::read_text(&path, input::TEXT) {
         Ok(text) => parse(&text).map_err(|error| messages::invalid_calibration(&path, &error)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(usual_host()),
         Err(error) => Err(messages::unreadable_calibration(&path, &error)),

@@ -27,6 +27,7 @@ use unconvoy::load::sensor::Reading;
 use unconvoy::primitive::{Clock as _, Native};
 use unconvoy::runtime::load_control;
 use unconvoy_measure::arguments::threads;
+use unconvoy_measure::failure::Usage;
 use unconvoy_measure::record::Record;
 use unconvoy_measure::statistics::{short, shown};
 use unconvoy_measure::table::Table;
@@ -133,6 +134,9 @@ impl Counter {
 
 /// Runs `steadiness`: measures, prints and writes the record.
 pub fn run(options: &Options) -> anyhow::Result<Record> {
+    if options.target >= options.threads {
+        return Err(Usage::of(anyhow::anyhow!(messages::target_not_below_threads())));
+    }
     let common = &options.common;
     let parameters = json!({
         "threads": options.threads, "target": options.target, "seconds": common.seconds,
@@ -140,7 +144,6 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
         "section_ns": SECTION.as_nanos() as u64,
     });
     let mut record = common.begin("steadiness", parameters)?;
-    anyhow::ensure!(options.target < options.threads, messages::target_not_below_threads());
     load_control().interval.store(NEVER_NS, Relaxed);
     let name = |manager: &Manager| format!("{manager:?}");
     let samples = common.interleave(&mut record, &MANAGERS, name, |&manager| {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use unconvoy_measure::context::Context;
+use unconvoy_measure::failure::Usage;
 use unconvoy_measure::output::print;
 use unconvoy_sim::experiment::{Replay, Task, on_processors};
 use unconvoy_sim::grid::Cell;
@@ -87,7 +88,7 @@ fn known_lock(name: &str) -> Result<String, String> {
 ///
 /// A trace or machine file cannot be used, a simulation failed, or Ctrl-C stopped it.
 pub fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
-    let machine = presets::named_or_file(&args.machine)?;
+    let machine = presets::named_or_file(&args.machine).map_err(Usage::of)?;
     let mut processors = args.processors.clone();
     processors.sort_unstable();
     processors.dedup();

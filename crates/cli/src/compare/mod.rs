@@ -29,6 +29,7 @@ use unconvoy_measure::parts;
 
 use crate::executable;
 use crate::messages::compare as messages;
+use crate::output_file::distinct;
 use crate::refusal::Refusal;
 use context::Context;
 use options::CompareArgs;
@@ -56,6 +57,7 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     }
     let destinations =
         export::destinations(args.json.as_deref(), args.csv.as_deref(), args.plot.as_deref());
+    distinct(&[("--json", args.json.as_deref()), ("--csv", args.csv.as_deref())])?;
     for destination in &destinations {
         destination.check().map_err(Refusal::usage)?;
     }
@@ -114,7 +116,7 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
         complain(&format!("warning: {warning}"));
     }
     if let Err(error) = print_all(text) {
-        complain(&messages::cannot_print(error));
+        complain(&error.to_string());
         status = status.max(1);
     }
     Ok(status)

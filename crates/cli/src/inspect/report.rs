@@ -179,7 +179,7 @@ impl Report<'_> {
     /// The holder, and what it does.
     fn holding(&self, holder: &Holder) -> String {
         let mut text = format!("{}{}", self.thread(holder.thread), self.taken(holder));
-        if !self.threads.iter().any(|thread| thread.id == holder.thread) {
+        if self.has_ended(holder.thread) {
             text += ", which has ended";
         } else if let Some(wait) = self.graph.wait_of(holder.thread) {
             let _ = write!(text, ", which waits for {}", self.name(self.graph.waits[wait].lock));
@@ -251,6 +251,9 @@ impl Report<'_> {
             thread = next[0].thread;
         }
         match self.graph.wait_of(thread) {
+            None if self.has_ended(thread) => {
+                format!("no deadlock: {} ended and did not release it", self.thread(thread))
+            }
             None => format!("no deadlock: {} holds it and waits for no lock", self.thread(thread)),
             Some(_) => format!("no deadlock found: {} waits in turn", self.thread(thread)),
         }
@@ -304,7 +307,8 @@ impl Report<'_> {
             };
             text += &self.stack(stack);
         }
-        for thread in self.graph.other_holders() {
+        let other_holders = self.graph.other_holders();
+        for thread in other_holders.into_iter().filter(|&thread| !self.has_ended(thread)) {
             let _ = writeln!(text, "\n{} holds a lock and waits for none", self.thread(thread));
             match self.graph.holders.get(&thread) {
                 Some(stack) => text += &self.stack(stack),
@@ -320,6 +324,11 @@ impl Report<'_> {
         }
         let functions = self.names.functions(stack);
         functions.iter().rev().map(|function| format!("  {function}\n")).collect()
+    }
+
+    /// Whether a thread, such as the holder of a lock, is no longer there.
+    fn has_ended(&self, id: u32) -> bool {
+        !self.threads.iter().any(|thread| thread.id == id)
     }
 
     /// A thread's id and name.

@@ -5,7 +5,7 @@
 //! its own, out of reach of the terminal's signals, and no open file but standard error.
 
 use std::ffi::c_int;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -115,7 +115,7 @@ fn watch(pid: u32, limit: Duration, report: Option<&Path>) -> ! {
         has_seen |= looked.is_ok();
         match looked {
             Ok(Some(text)) => {
-                write_report(limit, report, &text);
+                write_report(limit, report, &text, seen.as_ref().map(|(process, _)| process));
                 end(0);
             }
             Ok(None) => {}
@@ -170,15 +170,29 @@ fn look(
     Ok(text)
 }
 
-fn write_report(limit: Duration, report: Option<&Path>, text: &str) {
+fn write_report(limit: Duration, report: Option<&Path>, text: &str, process: Option<&Process>) {
     let seconds = limit.as_secs_f64();
     let text = format!("unconvoy: {}\n{text}", messages::watchdog_report(&format!("{seconds} s")));
-    match report {
-        // Nobody is left to complain to: standard error is closed.
-        Some(file) => _ = unconvoy_measure::output::replace(file, text.as_bytes()),
+    let Some(file) = report else {
         // One call, so that other lines do not come between.
-        None => _ = write(std::io::stderr(), text.as_bytes()),
+        let _ = write(std::io::stderr(), text.as_bytes());
+        return;
+    };
+    let Err(error) = unconvoy_measure::output::replace(file, text.as_bytes()) else { return };
+    // This process has closed its standard error. The program's is open, if it wants one.
+    if let Some(program_error) = process.and_then(standard_error) {
+        let why = messages::cannot_write_report(file, error);
+        let _ = write(program_error, format!("unconvoy: {why}\n{text}").as_bytes());
     }
+}
+
+/// A descriptor of the process's standard error.
+fn standard_error(process: &Process) -> Option<OwnedFd> {
+    let handle = process.handle().as_raw_fd();
+    // SAFETY: the call has no pointers.
+    let error = unsafe { libc::syscall(libc::SYS_pidfd_getfd, handle, libc::STDERR_FILENO, 0) };
+    // SAFETY: the descriptor is new, and nothing else owns it.
+    (error >= 0).then(|| unsafe { OwnedFd::from_raw_fd(error as c_int) })
 }
 
 #[cfg(test)]

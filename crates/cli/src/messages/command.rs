@@ -7,6 +7,15 @@ pub(crate) fn cannot_execute(program: impl Display, error: impl Display) -> Stri
     format!("{program}: cannot execute: {error}")
 }
 
+pub(crate) fn program_is_directory(name: impl Display) -> String {
+    format!("{name}: cannot execute: it is a directory")
+}
+
+pub(crate) fn no_temporary_directory(parent: &Path, why: &str) -> String {
+    let parent = parent.display();
+    format!("cannot create a directory in {parent} ({why}): set TMPDIR to another directory")
+}
+
 pub(crate) fn program_not_found(name: &str) -> String {
     format!("{name}: program not found")
 }
@@ -44,8 +53,8 @@ pub(crate) fn foreign_program(architecture: &str) -> String {
     format!("it is a program for {architecture}, but libunconvoy.so is for {own}")
 }
 
-pub(crate) fn unknown_sensor(names: &str) -> String {
-    format!("expected one of {names}")
+pub(crate) fn unknown_sensor(names: &str, most: u32) -> String {
+    format!("expected one of {names}, where N is above 0 and at most {most}")
 }
 
 pub(crate) fn interval_out_of_range(least: f64, most: f64) -> String {
@@ -66,6 +75,18 @@ pub(crate) fn is_directory() -> &'static str {
 
 pub(crate) fn not_utf_8(path: &Path) -> String {
     format!("{} is not UTF-8: name a file in another directory", path.display())
+}
+
+pub(crate) fn name_not_utf_8(path: &Path) -> String {
+    format!("{} is not UTF-8: choose another name", path.display())
+}
+
+pub(crate) fn not_a_regular_file() -> &'static str {
+    "it is a device or a pipe: name a regular file"
+}
+
+pub(crate) fn same_file(option: &str, other: &str, file: &Path) -> String {
+    format!("{option} and {other} both name {}: choose two files", file.display())
 }
 
 pub(crate) fn cannot_write_to_directory(directory: &Path, why: &str) -> String {
@@ -153,6 +174,11 @@ pub(crate) fn descriptor_taken(number: i32) -> String {
     format!("another thread took file descriptor {number}")
 }
 
+/// A tip, in clap's words.
+pub(crate) fn negative_value(word: &str) -> String {
+    format!("to pass '{word}' as an option's value, use '--OPTION={word}'")
+}
+
 pub(crate) fn option_of_own_locks(option: &str) -> String {
     format!("{option} is for unconvoy's own locks: omit --lock libc")
 }
@@ -163,6 +189,8 @@ pub(crate) fn samples() -> Vec<String> {
     let (error, schema) = ("Permission denied (os error 13)", "unconvoy-stats-1");
     vec![
         cannot_execute("./server", error),
+        program_is_directory("/tmp"),
+        no_temporary_directory(Path::new("/tmp"), "No space left on device (os error 28)"),
         program_not_found("./server"),
         program_not_in_path("server"),
         interpreter_not_installed("./script", "/usr/bin/ruby"),
@@ -172,16 +200,20 @@ pub(crate) fn samples() -> Vec<String> {
         secure_program("set-user-ID"),
         musl_program("/lib/ld-musl-x86_64.so.1"),
         foreign_program("Aarch64"),
-        unknown_sensor("schedstat, loadavg, psi, bpf, fixed:N"),
+        unknown_sensor("schedstat, loadavg, psi, bpf, fixed:N", 65_536),
         interval_out_of_range(0.5, 1000.0),
         no_statistics(file, is_directory()),
         no_metrics(file, is_directory()),
         is_directory().into(),
         not_utf_8(file),
+        name_not_utf_8(file),
+        not_a_regular_file().into(),
+        same_file("--json", "--csv", file),
         cannot_write_to_directory(Path::new("/missing"), "No such file or directory"),
         cannot_write_to_file("Permission denied"),
         cannot_read(file),
         option_of_own_locks("--load"),
+        negative_value("-5"),
         statistics_empty(file),
         statistics_not_json(file),
         statistics_of_other_format(file, "unconvoy-stats-2", schema),

@@ -115,10 +115,6 @@ pub(crate) fn wide_spread(
     )
 }
 
-pub(crate) fn cannot_print(error: impl Display) -> String {
-    format!("cannot print the results: {error}")
-}
-
 pub(crate) fn runs_saved(count: usize, file: &Path) -> String {
     format!("saved the {count} finished runs to {}", file.display())
 }
@@ -156,7 +152,6 @@ pub(crate) fn samples() -> Vec<String> {
         metric_left_out("default at 8 threads"),
         skewed("default at 8 threads", 1.03, 0.94),
         wide_spread(0.1, 3, 12, "default at 8 threads", 0.24),
-        cannot_print("No space left on device (os error 28)"),
         runs_saved(12, Path::new("/home/user/unconvoy-compare-partial.json")),
         cannot_save_runs(
             Path::new("unconvoy-compare-partial.json"),

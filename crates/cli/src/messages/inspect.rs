@@ -54,6 +54,10 @@ pub(crate) fn watchdog_report(limit: &str) -> String {
     format!("watchdog: a thread has waited for a lock for more than {limit}")
 }
 
+pub(crate) fn cannot_write_report(file: &Path, error: impl Display) -> String {
+    format!("the watchdog cannot write {}: {error}; its report follows", file.display())
+}
+
 pub(crate) fn not_a_duration(least: f64, most: f64) -> String {
     format!("expected a time such as 10s, 500ms or 2min, from {least} to {most} seconds")
 }
@@ -74,6 +78,7 @@ pub(crate) fn samples() -> Vec<String> {
         no_watchdog("cannot create a process"),
         watchdog_blind(no_library(process)),
         watchdog_report("10 s"),
+        cannot_write_report(Path::new("hang.txt"), "No space left on device (os error 28)"),
         not_a_duration(0.1, 86_400.0),
     ]
 }

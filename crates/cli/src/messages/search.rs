@@ -34,10 +34,6 @@ pub(crate) fn default_output_rejected(file: &Path, why: impl Display) -> String 
     format!("{}: {why}; name another file with --output", file.display())
 }
 
-pub(crate) fn same_file(option: &str, other: &str, file: &Path) -> String {
-    format!("{option} and {other} both name {}: choose two files", file.display())
-}
-
 pub(crate) fn not_a_record(file: &Path) -> String {
     format!("{} is not a record of `unconvoy tune`: start again without --resume", file.display())
 }
@@ -59,8 +55,9 @@ pub(crate) fn complete(file: &Path) -> String {
 }
 
 pub(crate) fn differs(file: &Path, what: &str, old: &str, new: &str) -> String {
+    let is = if what.ends_with('s') { "are" } else { "is" };
     format!(
-        "{} cannot be resumed: its {what} is {old} and not {new};\n  \
+        "{} cannot be resumed: its {what} {is} {old} and not {new};\n  \
          repeat its command on its machine, or start again without --resume",
         file.display()
     )
@@ -154,7 +151,6 @@ pub(crate) fn samples() -> Vec<String> {
         not_ours(Path::new("server.toml")),
         would_lose_search(file),
         default_output_rejected(Path::new("server.toml"), "cannot write to / (permission denied)"),
-        same_file("--html", "--json", Path::new("o.json")),
         not_a_record(file),
         damaged_record(file, "expected value at line 1 column 1"),
         nothing_to_resume(file),
@@ -178,4 +174,16 @@ pub(crate) fn samples() -> Vec<String> {
         nothing_yet().into(),
         kept("unconvoy tune --resume server-tune.json -- ./server"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verb_agrees_with_what_differs() {
+        let text = |what: &str| differs(Path::new("tune.json"), what, "[2]", "[4]");
+        assert!(text("threads").contains("its threads are [2] and not [4]"));
+        assert!(text("machine's cpu").contains("its machine's cpu is [2] and not [4]"));
+    }
 }

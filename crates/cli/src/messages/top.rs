@@ -15,11 +15,24 @@ pub(crate) fn is_not_under_unconvoy(pid: u32) -> String {
 }
 
 pub(crate) fn belongs_to_another_user(pid: u32, user: u32) -> String {
+    if nix::unistd::geteuid().is_root() {
+        return lacks_capability(pid);
+    }
     format!("process {pid} belongs to user {user}: use `sudo unconvoy top {pid}`, or be that user")
 }
 
 pub(crate) fn is_not_dumpable(pid: u32) -> String {
+    if nix::unistd::geteuid().is_root() {
+        return lacks_capability(pid);
+    }
     format!("process {pid} is not dumpable, which hides its memory: use `sudo unconvoy top {pid}`")
+}
+
+/// As root, such as in a container.
+pub(crate) fn lacks_capability(pid: u32) -> String {
+    format!(
+        "process {pid} cannot be watched: root needs CAP_SYS_PTRACE in that process's user namespace"
+    )
 }
 
 pub(crate) fn is_in_another_ipc_namespace(pid: u32) -> String {
@@ -60,7 +73,8 @@ pub(crate) fn choose_one() -> String {
 }
 
 pub(crate) fn has_no_page() -> String {
-    "no thread has waited for a lock yet, or UNCONVOY_TOP=0 hides the process".to_string()
+    "no thread has waited for a lock yet, or UNCONVOY_TOP=0 or `run --lock libc` hides the process"
+        .to_string()
 }
 
 pub(crate) fn is_filtered() -> String {
@@ -85,6 +99,7 @@ pub(crate) fn samples() -> Vec<String> {
         is_not_under_unconvoy(4711),
         belongs_to_another_user(4711, 1000),
         is_not_dumpable(4711),
+        lacks_capability(4711),
         is_in_another_ipc_namespace(4711),
         other_version(4711, 1 << 16 | 2),
         cannot_attach(4711, &denied),
@@ -97,4 +112,22 @@ pub(crate) fn samples() -> Vec<String> {
         has_no_stacks(),
         table_is_full(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_told_of_no_sudo() {
+        let is_root = nix::unistd::geteuid().is_root();
+        for message in [belongs_to_another_user(1, 0), is_not_dumpable(1)] {
+            assert_ne!(message.contains("sudo"), is_root, "{message}");
+        }
+    }
+
+    #[test]
+    fn process_without_a_page_may_have_libcs_locks() {
+        assert!(has_no_page().contains("--lock libc"));
+    }
 }

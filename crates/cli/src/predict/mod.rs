@@ -34,6 +34,7 @@ use unconvoy_measure::parts::{self, Part};
 use unconvoy_syncchar::{Analysis, LockTimes, Options, Report, Run};
 
 use crate::executable;
+use crate::output_file;
 use crate::refusal::Refusal;
 
 use crate::child::Why;
@@ -135,7 +136,7 @@ fn run_twice(
     let interposer = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
     let emulator = emulator()?;
     let interrupts = Interrupts::install()?;
-    let folder = tempfile::Builder::new().prefix("unconvoy-syncchar-").tempdir()?;
+    let folder = output_file::temporary("unconvoy-syncchar-")?;
 
     let input = native::Input::remember();
     report_progress("running the program natively, for times");

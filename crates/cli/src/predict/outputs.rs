@@ -12,7 +12,7 @@ use unconvoy_syncchar::Report;
 use super::page;
 use super::parquet::{self, Keeper};
 use crate::messages::predict as messages;
-use crate::output_file::writable;
+use crate::output_file::{distinct, replaceable, writable};
 use crate::predict::options::PredictArgs;
 use crate::refusal::Refusal;
 
@@ -46,13 +46,19 @@ impl Outputs {
     ///
     /// A file cannot be written (2), or `unconvoy-parquet` is missing (125).
     pub fn check(args: &PredictArgs) -> Result<Self, Refusal> {
+        distinct(&[
+            ("--json", args.json.as_deref()),
+            ("--html", args.html.as_deref()),
+            ("--keep-trace", args.keep_trace.as_deref()),
+        ])?;
         let check = |option: &str, file: &Option<PathBuf>| {
             let file =
                 file.as_ref().map(|file| writable(file).map_err(|why| refused(option, file, &why)));
             file.transpose()
         };
         let (json, html) = (check("--json", &args.json)?, check("--html", &args.html)?);
-        let trace = check("--keep-trace", &args.keep_trace)?.map(|path| {
+        let trace = args.keep_trace.as_ref().map(|file| {
+            let path = replaceable(file).map_err(|why| refused("--keep-trace", file, &why))?;
             let program = parquet::find().map_err(Refusal::installation)?;
             Unfinished::begin(&path, program)
                 .map_err(|error| refused("--keep-trace", &path, &error.to_string()))

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use anyhow::Context as _;
 use unconvoy_syncchar::{Access, Clock, LockTimes, Section};
 use unconvoy_trace_stream::Record;
 
@@ -42,7 +43,7 @@ pub struct Recorded {
 /// The file is no complete trace, has no times, or has no sections of such a lock.
 pub fn read(path: &Path, wanted: Option<&str>) -> anyhow::Result<Recorded> {
     let in_file = |error: anyhow::Error| error.context(path.display().to_string());
-    let summary = Summary::read(path).map_err(in_file)?;
+    let summary = Summary::read(path)?;
     let number = summary.lock(wanted).map_err(in_file)?;
     let mut sections = Vec::new();
     each(path, |record| {
@@ -52,8 +53,7 @@ pub fn read(path: &Path, wanted: Option<&str>) -> anyhow::Result<Recorded> {
             sections.push((*section, entries.iter().collect()));
         }
         Ok(())
-    })
-    .map_err(in_file)?;
+    })?;
     let seconds = summary.kept.seconds.ok_or_else(|| anyhow::anyhow!(messages::no_run_time()));
     let seconds = seconds.map_err(in_file)?;
     let processors = summary.processors();
@@ -73,15 +73,18 @@ pub fn read(path: &Path, wanted: Option<&str>) -> anyhow::Result<Recorded> {
     })
 }
 
-/// Calls `with` for each record, up to the end record.
+/// Calls `with` for each record, up to the end record. Errors name the file.
 fn each(path: &Path, mut with: impl FnMut(&Record) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let mut records = trace::open(path)?;
-    while let Some(record) =
-        records.next_record().map_err(|error| anyhow::anyhow!(trace::reason(error)))?
-    {
-        with(&record)?;
-    }
-    Ok(())
+    let mut go = || {
+        while let Some(record) =
+            records.next_record().map_err(|error| anyhow::anyhow!(trace::reason(error)))?
+        {
+            with(&record)?;
+        }
+        Ok(())
+    };
+    go().map_err(|error: anyhow::Error| error.context(path.display().to_string()))
 }
 
 /// All of a trace but its sections.
@@ -108,7 +111,8 @@ impl Summary {
             }
             Ok(())
         })?;
-        summary.kept = kept.ok_or_else(|| anyhow::anyhow!(messages::trace_without_end()))?;
+        let without_end = || anyhow::anyhow!(messages::trace_without_end());
+        summary.kept = kept.ok_or_else(without_end).with_context(|| path.display().to_string())?;
         Ok(summary)
     }
 
@@ -176,6 +180,16 @@ mod tests {
         assert_eq!(lock(Some("cache #2")).unwrap(), "cache #2");
         assert_eq!(lock(Some("2")).unwrap(), "cache #2");
         assert!(lock(Some("log")).unwrap_err().root_cause().to_string().contains("log"));
+    }
+
+    #[test]
+    fn error_names_the_file_once() {
+        let missing = read(Path::new("nothere"), None).map(drop).unwrap_err();
+        let text = format!("{missing:#}");
+        assert_eq!(text.matches("nothere").count(), 1, "{text}");
+        let cut_off = trace(&Kept { seconds: None, ..kept() });
+        let text = format!("{:#}", read(cut_off.path(), None).map(drop).unwrap_err());
+        assert_eq!(text.matches(&*cut_off.path().to_string_lossy()).count(), 1, "{text}");
     }
 
     #[test]

@@ -40,7 +40,7 @@ use crate::advice::entry::Entries;
 use crate::child::Why;
 use crate::messages::predict::cannot_write;
 use crate::messages::profile as messages;
-use crate::output_file::{writable, writable_by_library};
+use crate::output_file::{distinct, writable, writable_by_library};
 use crate::refusal::Refusal;
 
 use kernel::Whose;
@@ -165,6 +165,8 @@ fn check_outputs(args: &ProfileArgs) -> Result<(), Refusal> {
         let by_library = args.pid.is_none() && !args.kernel;
         check_profile(file, by_library).map_err(|why| rejected("--output", file, why))?;
     }
+    let files = reports.map(|(option, file)| (option, file.as_deref()));
+    distinct(&[&files[..], &[("--output", args.output.as_deref())]].concat())?;
     for (option, file) in reports {
         let Some(file) = file else { continue };
         writable(file).map_err(|why| rejected(option, file, why))?;

@@ -25,6 +25,7 @@ use crate::executable;
 use crate::messages::command::cannot_read;
 use crate::messages::predict::cannot_write;
 use crate::messages::profile as messages;
+use crate::output_file;
 use crate::refusal::Refusal;
 
 /// Period of a profile that few seconds must suffice for.
@@ -117,7 +118,7 @@ fn file(kept: Option<&Path>) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
         let _ = std::fs::remove_file(file); // a profile of an earlier run
         return Ok((std::path::absolute(file)?, None));
     }
-    let folder = tempfile::Builder::new().prefix("unconvoy-profile-").tempdir()?;
+    let folder = output_file::temporary("unconvoy-profile-")?;
     Ok((folder.path().join("profile"), Some(folder)))
 }
 

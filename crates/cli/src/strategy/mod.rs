@@ -15,6 +15,7 @@ use std::path::Path;
 
 use unconvoy::catalogue::environment;
 use unconvoy::catalogue::strategy::{LONGEST, write};
+use unconvoy_measure::input;
 
 use crate::messages::strategy as messages;
 use crate::refusal::Refusal;
@@ -28,7 +29,7 @@ impl Strategy {
     ///
     /// Status 2: the file cannot be read or is wrong.
     pub fn read(path: &Path) -> Result<Self, Refusal> {
-        let text = std::fs::read_to_string(path)
+        let text = input::read_text(path, input::TEXT)
             .map_err(|error| Refusal::usage(messages::cannot_read(path, &error)))?;
         Strategy::parse(path, &text).map_err(Refusal::usage)
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use unconvoy_measure::input;
 use unconvoy_measure::resume::difference;
 
 use super::candidates::{Candidate, DEFAULT, Stage};
@@ -131,7 +132,7 @@ impl Record {
     ///
     /// The file cannot be read, or what differs.
     pub fn resumed(mut self, file: &Path) -> anyhow::Result<Self> {
-        let text = match std::fs::read_to_string(file) {
+        let text = match input::read_text(file, input::RECORD) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 bail!(messages::nothing_to_resume(file))
             }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use unconvoy_measure::input;
 use unconvoy_profile::layout::MAGIC;
 use unconvoy_syncchar::Report as Prediction;
 use unconvoy_syncchar::report::SCHEMA;
@@ -25,7 +26,7 @@ pub struct Records<'a> {
 pub fn sort(files: &[PathBuf]) -> anyhow::Result<Records<'_>> {
     let mut records = Records { profiles: Vec::new(), predictions: Vec::new() };
     for file in files {
-        let bytes = std::fs::read(file).with_context(|| cannot_read(file))?;
+        let bytes = input::read(file, input::RECORD).with_context(|| cannot_read(file))?;
         if bytes.starts_with(&MAGIC.to_le_bytes()) {
             records.profiles.push(file);
         } else {

@@ -29,7 +29,7 @@ use crate::compare::trial::Runner;
 use crate::executable;
 use crate::messages::predict::cannot_write;
 use crate::messages::search as messages;
-use crate::output_file::writable;
+use crate::output_file::{distinct, writable};
 use crate::refusal::Refusal;
 
 /// Exit status if the runs do not decide.
@@ -136,18 +136,15 @@ fn check_outputs(args: &TuneArgs, output: &Path, state: &Path) -> Result<(), Ref
         [("--output", Some(output)), ("--json", Some(state)), ("--html", args.html.as_deref())];
     let outputs: Vec<(&str, &Path)> =
         named.into_iter().filter_map(|(option, path)| Some((option, path?))).collect();
-    for (index, (option, path)) in outputs.iter().enumerate() {
+    for (option, path) in &outputs {
         writable(path).map_err(|why| {
             Refusal::usage(match args.output {
                 None if *option == "--output" => messages::default_output_rejected(path, why),
                 _ => messages::output_rejected(option, path, why),
             })
         })?;
-        let same = outputs[..index].iter().find(|(_, other)| other == path);
-        if let Some((other, _)) = same {
-            return Err(Refusal::usage(messages::same_file(other, option, path)));
-        }
     }
+    distinct(&named)?;
     if args.output.is_none() && !file::may_replace(output) {
         return Err(Refusal::usage(messages::not_ours(output)));
     }
@@ -231,7 +228,7 @@ fn conclude(
         complain(&messages::kept(&resuming(state, &args.program)));
     }
     if let Err(error) = print_all(file::text(&record, args.measured.quiet)) {
-        complain(&crate::messages::compare::cannot_print(error));
+        complain(&error.to_string());
         status = status.max(1);
     }
     Ok(status)

@@ -1,7 +1,7 @@
 /* Threads that wait for each other in a circle, or for one that holds a lock for long.
  *
  * argv: "mutex" or "rwlock" for a circle, "shared" for a lock of the main thread, "often" for
- * a lock that changes hands; the number of threads; "secret" to be not dumpable. Prints "ready"
+ * a lock that changes hands, "ended" for one whose holder has ended; the number of threads; "secret" to be not dumpable. Prints "ready"
  * when the threads have their first locks, and "alive" for each line of its input. With "shared",
  * each line lets another thread arrive at the lock. */
 #define _GNU_SOURCE
@@ -92,6 +92,12 @@ static void *pass_often(void *argument)
 	return argument;
 }
 
+static void *hold_and_end(void *argument)
+{
+	pthread_mutex_lock(&shared);
+	return argument;
+}
+
 int main(int argc, char **argv)
 {
 	void *(*body)(void *) = lock_mutexes;
@@ -103,7 +109,7 @@ int main(int argc, char **argv)
 		prctl(PR_SET_DUMPABLE, 0);
 	if (!strcmp(what, "rwlock"))
 		body = lock_tables;
-	if (!strcmp(what, "shared"))
+	if (!strcmp(what, "shared") || !strcmp(what, "ended"))
 		body = arrive;
 	if (!strcmp(what, "often"))
 		body = pass_often;
@@ -119,8 +125,14 @@ int main(int argc, char **argv)
 		snprintf(name, sizeof name, "worker-%ld", i);
 		pthread_setname_np(thread, name);
 	}
-	if (body == arrive)
+	if (!strcmp(what, "ended")) {
+		pthread_t holder;
+
+		pthread_create(&holder, NULL, hold_and_end, NULL);
+		pthread_join(holder, NULL);
+	} else if (body == arrive) {
 		pthread_mutex_lock(&shared);
+	}
 	pthread_barrier_wait(&all);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	puts("ready");

@@ -106,10 +106,15 @@ pub(super) fn is_on() -> bool {
 pub(super) fn begin() {
     let Some(path) = variable(&environment::METRICS) else { return };
     read_milliseconds(&environment::METRICS_PERIOD, &PERIOD);
+    let wrong = |error| message::unwritable_metrics(path, &error).print();
+    // A rename would destroy a link, a device or a pipe.
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return wrong(std::io::Error::other(message::not_a_regular_file()));
+    }
+    let target = std::fs::canonicalize(path).ok();
+    let path = target.as_deref().and_then(|target| target.to_str()).unwrap_or(path);
     if path.len() + 64 > PATH_MAX {
-        message::unwritable_metrics(path, &std::io::Error::from_raw_os_error(libc::ENAMETOOLONG))
-            .print();
-        return;
+        return wrong(std::io::Error::from_raw_os_error(libc::ENAMETOOLONG));
     }
     PATH.get_or_init(|| path.to_owned());
     IS_ON.store(true, Relaxed);

@@ -149,6 +149,11 @@ fn serve(number: u8, pair: Option<&'static Pair>) {
     PAIRS[usize::from(number)].store(pair.cast_mut(), Relaxed);
 }
 
+/// Whether libc serves the locks that no rule names.
+pub(crate) fn leaves_the_others_to_libc() -> bool {
+    DECIDES.load(Relaxed) && DEFAULT_NUMBER.load(Relaxed) == LIBC
+}
+
 /// The number for a lock that the calling thread takes for the first time.
 #[cold]
 pub(crate) fn number_at_first_use(kind: Kind, address: usize) -> u8 {

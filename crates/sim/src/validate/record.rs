@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
+use unconvoy_measure::input;
 use unconvoy_measure::record::SCHEMA;
 use unconvoy_measure::statistics::Spread;
 
@@ -97,7 +98,8 @@ pub(super) struct Row {
 /// The file cannot be read, is not a record, or has an unknown benchmark or lock.
 pub(super) fn read(path: &Path, machine: &Parameters, most: u32) -> anyhow::Result<Record> {
     let name = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| messages::cannot_read(path))?;
+    let text =
+        input::read_text(path, input::RECORD).with_context(|| messages::cannot_read(path))?;
     let file: File =
         serde_json::from_str(&text).with_context(|| messages::not_a_benchmark_record(path))?;
     if file.schema != SCHEMA {

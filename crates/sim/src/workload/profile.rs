@@ -17,6 +17,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
+use unconvoy_measure::input;
 
 use super::step::{Step, Workload};
 use crate::messages;
@@ -60,7 +61,8 @@ pub struct Profile {
 ///
 /// The file cannot be read, is not such a record, or has no acquired lock.
 pub fn read(path: &Path, threads: Option<u32>) -> anyhow::Result<Profile> {
-    let text = std::fs::read_to_string(path).with_context(|| messages::cannot_read(path))?;
+    let text =
+        input::read_text(path, input::RECORD).with_context(|| messages::cannot_read(path))?;
     let record: Record =
         serde_json::from_str(&text).with_context(|| messages::not_a_lock_record(path))?;
     if record.schema != SCHEMA {

@@ -7,7 +7,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The stream does not start with the magic.
-    #[error("not a stream of address sets: no \"UNCVSET1\" at byte 0")]
+    #[error("not a trace of `unconvoy predict --keep-trace`, nor a stream of address sets")]
     Foreign,
     /// The stream ends within a record, or within the magic (offset 0).
     #[error("truncated: the record at byte {offset} is incomplete")]
