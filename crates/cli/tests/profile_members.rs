@@ -43,14 +43,14 @@ fn name_of(stage: &Stage, program: &Path, kind: Kind, waiter: &[u64], origin: &[
     let maps = format!("{BASE:x}-{end:x} r-xp 00000000 08:01 5 {}\n", program.display());
     maps.bytes().zip(&profile.modules).for_each(|(byte, to)| to.store(byte, Relaxed));
     header.modules_used.store(maps.len() as u32, Relaxed);
+    if !origin.is_empty() {
+        profile.record_origin(0x1000, profile.stack(origin, 0));
+    }
     let (index, lock) = profile.lock(kind, 0x1000).unwrap();
     profile.record_wait(lock, 1_000_000, 1, false);
     let stack = profile.stack(waiter, 0);
     lock.first_stack.store(stack, Relaxed);
     profile.add_sample(index, (stack, 0), 1_000_000, COUNT_UNIT);
-    if !origin.is_empty() {
-        profile.record_origin(0x1000, profile.stack(origin, 0));
-    }
     std::fs::write(stage.path("members.profile"), profile.to_bytes()).unwrap();
     let mut command = stage.unconvoy();
     command.args(["profile", "--read", "members.profile", "--json", "members.json"]);

@@ -49,12 +49,12 @@ fn full(profile: &Profile, functions: &[u64], locks: &[u64]) {
     let mut entries = Vec::new();
     for turn in 0..2 * LOCKS {
         let address = locks.get(turn).copied().unwrap_or(0x1000 + 64 * turn as u64) as usize;
-        let Some((index, lock)) = profile.lock(Kind::Mutex, address) else { continue };
         let stack = 1 + random(turn as u64, STACKS) as u32;
-        lock.first_stack.store(stack, Relaxed);
         if turn % 2 == 0 {
             profile.record_origin(address, stack);
         }
+        let Some((index, lock)) = profile.lock(Kind::Mutex, address) else { continue };
+        lock.first_stack.store(stack, Relaxed);
         entries.push((index, lock));
     }
     for turn in 0..2 * SAMPLES as u64 {

@@ -287,7 +287,7 @@ unsafe extern "C" fn unlock_held(this: &RwLock, route: Route) -> c_int {
     if route.is_counted() && !route.is_elided() {
         stats::released(this.address());
     }
-    let releasing = profile::releasing(this.address());
+    let releasing = profile::releasing(profile::Kind::RwLock, this.address());
     if this.word().is_written() {
         this.owner.store(0, Relaxed);
     }

@@ -118,7 +118,7 @@ extern "C" fn unlock(word: &AtomicU32) -> c_int {
     }
     let address = core::ptr::from_ref(word).addr();
     stats::released(address);
-    let releasing = profile::releasing(address);
+    let releasing = profile::releasing(profile::Kind::Spin, address);
     word.store(FREE, Release);
     if let Some(releasing) = releasing {
         releasing.released();

@@ -273,7 +273,8 @@ fn frames(profile: &Profile, history: &History, stack: &Stack) -> Vec<u64> {
 
 fn waited_lock(profile: &Profile, history: &History, index: u32) -> Option<WaitedLock> {
     let lock: &Lock = &profile.locks[index as usize];
-    let (kind, time) = with_time(lock.kind.load(Relaxed));
+    let identity = lock.identity.load(Relaxed);
+    let (kind, time) = with_time(identity as u32);
     let (address, waits) = (lock.address.load(Relaxed), lock.waits.load(Relaxed));
     if address == 0 || waits == 0 {
         return None;
@@ -282,7 +283,6 @@ fn waited_lock(profile: &Profile, history: &History, index: u32) -> Option<Waite
         let histograms = profile.histograms_of(lock).map(of).unwrap_or_default();
         histograms.iter().map(|count| count.load(Relaxed)).collect()
     };
-    let [origin, first_taken] = profile.origins(address);
     Some(WaitedLock {
         index,
         address,
@@ -301,8 +301,8 @@ fn waited_lock(profile: &Profile, history: &History, index: u32) -> Option<Waite
         timed_out: lock.timed_out.load(Relaxed),
         slept: lock.slept.load(Relaxed),
         first_stack: lock.first_stack.load(Relaxed),
-        origin,
-        first_taken,
+        origin: (identity >> 32) as u32,
+        first_taken: lock.first_taken.load(Relaxed),
         wait_counts: counts(|histograms| &histograms.waits),
         hold_counts: counts(|histograms| &histograms.holds),
     })
@@ -350,14 +350,17 @@ mod tests {
         let profile = zeroed();
         profile.header.magic.store(MAGIC, Relaxed);
         profile.header.version.store(VERSION, Relaxed);
+        let stack = profile.stack(&[0x10, 0x20], 0);
+        profile.record_origin(0x1000, stack);
+        profile.record_first_taken(0x1000, stack);
         let (index, lock) = profile.lock(Kind::Mutex, 0x1000).unwrap();
         profile.record_wait(lock, 5_000, 100, false);
         profile.lock(Kind::Cond, 0x2000).unwrap(); // a wait that never ended
-        let stack = profile.stack(&[0x10, 0x20], 0);
         profile.add_sample(index, (stack, 0), 1_000_000, 7 * COUNT_UNIT);
         profile.record_long_wait(5_000, 100, index, stack, 42);
-        profile.record_origin(0x1000, stack);
-        profile.record_first_taken(0x1000, stack);
+        // A later lock at the same address.
+        profile.record_origin(0x1000, profile.stack(&[0x30], 0));
+        profile.record_first_taken(0x1000, 0);
         profile
     }
 

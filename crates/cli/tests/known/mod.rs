@@ -63,13 +63,13 @@ impl Known {
         let origin = self.profile.stack(&[self.address("main") + 2], 0);
         let queue = self.address("queue_lock") as usize;
         for (address, ns) in [(queue, 30_000_000), (0x1000, 6_000_000), (0x2000, 4_000_000)] {
+            if address < 0x3000 {
+                self.profile.record_origin(address, origin);
+            }
             let (index, lock) = self.profile.lock(Kind::Mutex, address).unwrap();
             self.profile.record_wait(lock, ns, 1_000, false);
             self.profile.record_hold(lock, 1_000_000);
             self.profile.add_sample(index, (waiter, holder), ns, COUNT_UNIT);
-            if address < 0x3000 {
-                self.profile.record_origin(address, origin);
-            }
         }
         let (index, cond) = self.profile.lock(Kind::Cond, queue + 4).unwrap();
         self.profile.record_wait(cond, 900_000_000, 1_000, false);

@@ -291,7 +291,7 @@ impl Mutex {
     /// The state is held.
     #[inline(always)]
     pub(super) unsafe fn release(&self, route: Route) {
-        let releasing = profile::releasing(self.address());
+        let releasing = profile::releasing(profile::Kind::Mutex, self.address());
         if route == Route::DIRECT {
             // SAFETY: held, and the default pair has served it since the first lock.
             unsafe {
