@@ -318,7 +318,7 @@ fn render(mut record: Record, top: usize) -> String {
     }
     if record.dropped_locks > 0 {
         text.push_str(&format!(
-            "{} more locks not recorded: the interposer's table was full.\n",
+            "At least {} more locks not recorded: the interposer's table was full.\n",
             record.dropped_locks
         ));
     }

@@ -301,7 +301,7 @@ impl Mutex {
             }
         } else {
             if route.is_counted() {
-                stats::released(self.address());
+                stats::released(Recorded::Mutex, self.address());
             }
             // SAFETY: held, and this pair has served it since the first lock.
             unsafe { (self.pair().release)(self.words()) };
