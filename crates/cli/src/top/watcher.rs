@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use unconvoy_profile::page::Page;
@@ -17,6 +17,10 @@ use crate::names;
 use crate::profile::names::{Names, of_files};
 use crate::profile::options::Sort;
 use crate::profile::report::Report;
+
+/// Longest time between two requests to record. It leaves some of the process's patience
+/// ([`PATIENCE_NS`](unconvoy_profile::page::PATIENCE_NS)) for a machine without a free processor.
+pub const RENEWAL: Duration = Duration::from_secs(2);
 
 /// Schema of the JSON snapshot.
 const SCHEMA: &str = "unconvoy-top-1";
@@ -95,6 +99,27 @@ impl Watcher {
             self.table = Some((address, self.target.table(&mapped, address)?));
         }
         Ok(())
+    }
+
+    /// Asks the process to go on recording. Due once per [`RENEWAL`] between snapshots.
+    pub fn renew(&mut self) {
+        if !self.target.has_ended() {
+            // The next snapshot fails for the same reason.
+            let _ = self.attach();
+        }
+    }
+
+    /// Lets the process record for this long.
+    pub fn wait(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.min(RENEWAL));
+            if left <= RENEWAL {
+                return;
+            }
+            self.renew();
+        }
     }
 
     /// What happened since the last snapshot.
