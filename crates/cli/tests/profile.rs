@@ -161,6 +161,7 @@ fn bad_input_is_rejected_with_reason() {
     let mut other = known.profile.to_bytes();
     other[8] = 77;
     std::fs::write(stage.path("other"), &other).unwrap();
+    std::fs::write(stage.path("good"), known.profile.to_bytes()).unwrap();
     std::fs::write(stage.path("short"), &known.profile.to_bytes()[..9000]).unwrap();
     stage.write("text", "what is this?");
     for (arguments, status, message) in [
@@ -177,11 +178,12 @@ fn bad_input_is_rejected_with_reason() {
         (&["-o", "text", "--", "true"], 2, "is not a profile"),
         (&["-o", "short", "--", "/no/such/program"], 127, "not found"),
         (&["--", "/etc/passwd"], 126, "cannot execute"),
+        (&["-o", "good", "--", "/etc/passwd"], 126, "cannot execute"),
     ] {
         let mut command = stage.unconvoy();
         command.arg("profile").args(arguments).assert().code(status).stderr(contains(message));
     }
-    assert!(stage.path("text").exists() && stage.path("short").exists());
+    assert!(["text", "short", "good"].iter().all(|name| stage.path(name).exists()));
 }
 
 #[test]

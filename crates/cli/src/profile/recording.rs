@@ -114,7 +114,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
 /// Chooses the file to record into; returns it with its folder if that is temporary.
 fn file(kept: Option<&Path>) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
     if let Some(file) = kept {
-        let _ = std::fs::remove_file(file); // a profile of an earlier run
+        // The library replaces a profile of an earlier run, once the program has started.
         return Ok((std::path::absolute(file)?, None));
     }
     let folder = tempfile::Builder::new().prefix("unconvoy-profile-").tempdir()?;
