@@ -36,6 +36,9 @@ pub const SPANS: usize = 16;
 /// Capacity of the table of [`Held`].
 pub const HELD: usize = 40;
 
+/// Value of [`Header::ended`]: the process ended by a signal or by `_exit`.
+pub const KILLED: u32 = 2;
+
 /// A thread that runs, or waits for a processor, in the place of a system call.
 pub const RUNNABLE: u32 = u32::MAX;
 
@@ -171,7 +174,8 @@ pub struct Header {
     pub last_ns: AtomicU64,
     /// Start of the recording, since 1970.
     pub begin_unix_ns: AtomicU64,
-    /// 1 once the process has exited; 0 if it was killed or still runs.
+    /// 1 once the process has exited; [`KILLED`] if the command saw it end otherwise; 0 if it was
+    /// killed or still runs.
     pub ended: AtomicU32,
     /// 1 if call stacks are recorded.
     pub unwinds: AtomicU32,

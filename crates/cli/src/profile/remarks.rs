@@ -34,7 +34,11 @@ pub const KERNEL: &str = "kernel";
 pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
     let mut remarks = Vec::new();
     let is_inside = recorded.source == Source::Interposer;
-    if !recorded.has_ended && is_inside {
+    if recorded.was_killed {
+        remarks.push(
+            "The program ended by a signal or by _exit: its last waits may be missing.".into(),
+        );
+    } else if !recorded.has_ended && is_inside {
         remarks
             .push("The program was killed or is still running: this is its profile so far.".into());
     }
