@@ -60,7 +60,7 @@ fn name_of_lock(
     header.version.store(VERSION, Relaxed);
     header.period_ns.store(1_000_000, Relaxed);
     let end = BASE + 0x10_0000;
-    let maps = format!("{BASE:x}-{end:x} r-xp 00000000 08:01 5 {}\n", program.display());
+    let maps = format!("{BASE:x}-{end:x} r-xp 00000000 00:00 0 {}\n", program.display());
     maps.bytes().zip(&profile.modules).for_each(|(byte, to)| to.store(byte, Relaxed));
     header.modules_used.store(maps.len() as u32, Relaxed);
     if !origin.is_empty() {

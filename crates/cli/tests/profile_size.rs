@@ -114,7 +114,7 @@ fn full_profile_opens_within_seconds() {
     header.period_ns.store(1_000_000, Relaxed);
     header.last_ns.store(3_600_000_000_000, Relaxed);
     let end = BASE + bytes.len() as u64;
-    let maps = format!("{BASE:x}-{end:x} r-xp 00000000 08:01 5 {}\n", program.display());
+    let maps = format!("{BASE:x}-{end:x} r-xp 00000000 00:00 0 {}\n", program.display());
     maps.bytes().zip(&profile.modules).for_each(|(byte, to)| to.store(byte, Relaxed));
     header.modules_used.store(maps.len() as u32, Relaxed);
     full(&profile, &functions, &locks);

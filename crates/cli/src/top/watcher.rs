@@ -16,7 +16,9 @@ use crate::messages::top as messages;
 use crate::names;
 use crate::profile::names::{Names, of_files};
 use crate::profile::options::Sort;
+use crate::profile::remarks::shown_by_offset;
 use crate::profile::report::Report;
+use crate::profile::sources;
 
 /// Longest time between two requests to record. It leaves some of the process's patience
 /// ([`PATIENCE_NS`](unconvoy_profile::page::PATIENCE_NS)) for a machine without a free processor.
@@ -177,6 +179,9 @@ impl Watcher {
         snapshot.locks = locks.map(Lock::of).collect();
         snapshot.waits = snapshot.locks.iter().map(|lock| lock.waits).sum();
         snapshot.waited_ns = snapshot.locks.iter().map(|lock| lock.waited_ns).sum();
+        let gone = sources::gone(&recent, |path| self.target.path(path));
+        let shown = shown_by_offset(&report, &gone).into_iter();
+        snapshot.remarks.extend(shown.map(|name| messages::file_is_gone(name)));
         if recent.has_registered || !recent.unwinds {
             snapshot.remarks.push(messages::has_no_stacks());
         }
