@@ -4,6 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use addr2line::{Loader, demangle_auto};
@@ -48,8 +49,33 @@ struct Image {
     variables: OnceCell<Vec<Variable>>,
     code: OnceCell<Option<Loader>>,
     debug: OnceCell<Option<DebugFile>>,
-    /// The file's contents, cached as they are read.
-    file: Option<ReadCache<File>>,
+    source: Option<Source>,
+}
+
+/// Where a file is read. It is open only while it is read: a process may map more files than this
+/// command may have open.
+struct Source {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl Source {
+    fn new(path: PathBuf) -> Option<Self> {
+        let identity = identity(&debug_files::open(&path)?)?;
+        Some(Source { path, identity })
+    }
+
+    /// Opens the file, unless another file has replaced it since.
+    fn open(&self) -> Option<ReadCache<File>> {
+        let file = debug_files::open(&self.path)?;
+        (identity(&file)? == self.identity).then(|| ReadCache::new(file))
+    }
+}
+
+fn identity(file: &File) -> Option<(u64, u64)> {
+    let found = file.metadata().ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// The function and line of an instruction.
@@ -89,13 +115,20 @@ pub struct Symbol {
 impl Images {
     /// Builds the files from their mappings. A file that cannot be read has addresses but no names.
     pub fn new(mappings: &[Mapping]) -> Self {
+        Self::located(mappings, |index| Some(mappings[index].path.clone()))
+    }
+
+    /// As [`Self::new`], but the file of each mapping is read at another place, if at all.
+    pub fn located(mappings: &[Mapping], place: impl Fn(usize) -> Option<PathBuf>) -> Self {
         let mut by_base: BTreeMap<u64, Image> = BTreeMap::new();
-        for first in mappings.iter().filter(|mapping| mapping.offset == 0) {
+        let starts = mappings.iter().enumerate().filter(|(_, mapping)| mapping.offset == 0);
+        for (index, first) in starts {
             let pieces = mappings
                 .iter()
                 .filter(|other| other.path == first.path && other.base >= first.base);
             let mapped = pieces.map(|piece| piece.end).max().unwrap_or(first.end);
-            let file = debug_files::open(&first.path).map(ReadCache::new);
+            let source = place(index).and_then(Source::new);
+            let file = source.as_ref().and_then(Source::open);
             let (low, high) = file.as_ref().and_then(extent).unwrap_or((0, mapped - first.base));
             // The collector reports a mapping again when its neighbour's permissions change.
             by_base.entry(first.base).or_insert_with(|| Image {
@@ -106,7 +139,7 @@ impl Images {
                 variables: OnceCell::new(),
                 code: OnceCell::new(),
                 debug: OnceCell::new(),
-                file,
+                source,
             });
         }
         Self { by_base, named: RefCell::default() }
@@ -138,7 +171,7 @@ impl Images {
         let own = address.wrapping_sub(image.bias);
         let variables = image
             .variables
-            .get_or_init(|| image.file.as_ref().and_then(variables).unwrap_or_default());
+            .get_or_init(|| image.open().as_ref().and_then(variables).unwrap_or_default());
         let before = variables.partition_point(|variable| variable.address <= own);
         let found = &variables[before.checked_sub(1)?];
         let Variable { address, size, name } = found;
@@ -225,7 +258,8 @@ impl Images {
         let start = image.loader()?.find_symbol_info(own)?.address();
         let length = usize::try_from(own - start).ok().filter(|length| *length <= most)?
             + LONGEST_INSTRUCTION;
-        let file = object::File::parse(image.file.as_ref()?).ok()?;
+        let file = image.open()?;
+        let file = object::File::parse(&file).ok()?;
         let segment = |segment: object::Segment<_>| {
             let from = usize::try_from(start.checked_sub(segment.address())?).ok()?;
             let data = segment.data().ok()?.get(from..)?;
@@ -249,14 +283,18 @@ impl Image {
         format!("{}+{:#x}", self.file_name(), address - self.base)
     }
 
+    fn open(&self) -> Option<ReadCache<File>> {
+        self.source.as_ref()?.open()
+    }
+
     fn loader(&self) -> Option<&Loader> {
         let load = || {
-            let file = self.file.as_ref()?;
-            let apart = debug_files::separate(file).and_then(|apart| {
+            let (file, path) = (self.open()?, &self.source.as_ref()?.path);
+            let apart = debug_files::separate(&file).and_then(|apart| {
                 let supplement = debug_files::supplement(&apart);
                 Loader::new_with_sup(apart, supplement).ok()
             });
-            let own = || Loader::new_with_sup(&self.path, debug_files::supplement(&self.path));
+            let own = || Loader::new_with_sup(path, debug_files::supplement(path));
             apart.or_else(|| own().ok())
         };
         self.code.get_or_init(load).as_ref()
@@ -264,7 +302,8 @@ impl Image {
 
     /// The file's content at a range of its own addresses.
     fn bytes(&self, range: Range<u64>) -> Option<Vec<u8>> {
-        let file = object::File::parse(self.file.as_ref()?).ok()?;
+        let file = self.open()?;
+        let file = object::File::parse(&file).ok()?;
         let content = |segment: object::Segment<_>| {
             let from = usize::try_from(range.start.checked_sub(segment.address())?).ok()?;
             let length = usize::try_from(range.end - range.start).ok()?;
@@ -275,12 +314,12 @@ impl Image {
 
     fn debug(&self) -> Option<&DebugFile> {
         let read = || {
-            let file = self.file.as_ref()?;
+            let (file, path) = (self.open()?, &self.source.as_ref()?.path);
             let open = |path: PathBuf| Some(ReadCache::new(debug_files::open(&path)?));
             let supplement = |path: &Path| debug_files::supplement(path).and_then(open);
-            let apart = debug_files::separate(file)
+            let apart = debug_files::separate(&file)
                 .and_then(|path| DebugFile::read(&open(path.clone())?, supplement(&path).as_ref()));
-            apart.or_else(|| DebugFile::read(file, supplement(&self.path).as_ref()))
+            apart.or_else(|| DebugFile::read(&file, supplement(path).as_ref()))
         };
         self.debug.get_or_init(read).as_ref()
     }

@@ -100,6 +100,43 @@ fn program_without_symbols_is_remarked() {
 
 /// `debuginfod-find` keeps the debug files that it fetches in its cache.
 #[test]
+fn replaced_program_gives_offsets_and_remark() {
+    let known = Known::new().with_waits();
+    known.with_inode(0);
+    let text = known.report(&[]);
+    assert!(text.contains("queue_lock") && !text.contains("No names for server"), "{text}");
+    known.with_inode(1);
+    let text = known.report(&[]);
+    assert!(text.contains("server+0x") && text.contains("No names for server"), "{text}");
+    assert!(!text.contains("queue_lock") && !text.contains("wait_here"), "{text}");
+    // Written after the recording, under the same inode.
+    known.with_inode(0);
+    known.profile.header.begin_unix_ns.store(1_000_000_000, Relaxed);
+    let text = known.report(&[]);
+    assert!(text.contains("server+0x") && text.contains("No names for server"), "{text}");
+}
+
+#[test]
+fn more_mapped_files_than_descriptors_have_names() {
+    use std::os::unix::process::CommandExt;
+    let known = Known::new().with_waits();
+    known.with_mappings(200);
+    known.report(&[]);
+    let mut command = known.stage.process();
+    command.args(["profile", "--read", "locks.profile"]);
+    // SAFETY: a system call.
+    unsafe {
+        command.pre_exec(|| {
+            let limit = libc::rlimit { rlim_cur: 40, rlim_max: 40 };
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+            Ok(())
+        })
+    };
+    let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert!(text.contains("queue_lock") && text.contains("wait_here"), "{text}");
+}
+
+#[test]
 fn debug_file_in_debuginfods_cache_names_stripped_program() {
     use object::Object;
     let known = Known::new().with_waits();
@@ -161,6 +198,7 @@ fn bad_input_is_rejected_with_reason() {
     let mut other = known.profile.to_bytes();
     other[8] = 77;
     std::fs::write(stage.path("other"), &other).unwrap();
+    std::fs::write(stage.path("good"), known.profile.to_bytes()).unwrap();
     std::fs::write(stage.path("short"), &known.profile.to_bytes()[..9000]).unwrap();
     stage.write("text", "what is this?");
     for (arguments, status, message) in [
@@ -177,11 +215,12 @@ fn bad_input_is_rejected_with_reason() {
         (&["-o", "text", "--", "true"], 2, "is not a profile"),
         (&["-o", "short", "--", "/no/such/program"], 127, "not found"),
         (&["--", "/etc/passwd"], 126, "cannot execute"),
+        (&["-o", "good", "--", "/etc/passwd"], 126, "cannot execute"),
     ] {
         let mut command = stage.unconvoy();
         command.arg("profile").args(arguments).assert().code(status).stderr(contains(message));
     }
-    assert!(stage.path("text").exists() && stage.path("short").exists());
+    assert!(["text", "short", "good"].iter().all(|name| stage.path(name).exists()));
 }
 
 #[test]

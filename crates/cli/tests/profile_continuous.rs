@@ -203,6 +203,56 @@ fn child_processes_have_profiles_of_their_own() {
 }
 
 #[test]
+fn report_covers_child_that_ended_before() {
+    let Some(library) = library() else { return };
+    let stage = Stage::new();
+    // The child ends some intervals before its parent, which waits for no lock.
+    let script = "\"$0\" 2 1; sleep 2.5";
+    let run = |more: &[&str]| {
+        let mut command = stage.process();
+        command.env("UNCONVOY_LIBRARY", &library);
+        command.args(["profile", "--continuous", "1s", "--to", "parts", "--json", "whole.json"]);
+        let command = command.args(more).args(["--", "sh", "-c", script]).arg(program(&stage));
+        let run = command.output().unwrap();
+        assert_eq!(run.status.code(), Some(0), "{run:?}");
+        let whole: serde_json::Value = serde_json::from_str(&stage.read("whole.json")).unwrap();
+        assert_eq!(whole["locks"][0]["name"], "turn_lock", "{whole:#}");
+    };
+    run(&[]);
+    run(&["-o", "kept"]);
+    let files = std::fs::read_dir(stage.path("")).unwrap().flatten();
+    let kept = files.filter(|it| it.file_name().to_string_lossy().starts_with("kept."));
+    assert!(kept.count() >= 1, "the child's profile");
+}
+
+#[test]
+fn killed_program_has_its_whole_run_time() {
+    let Some(library) = library() else { return };
+    let stage = Stage::new();
+    let source = "#include <signal.h>\n#include <unistd.h>\n\
+                  int main() { sleep(3); raise(SIGKILL); }";
+    let killed = stage.write("killed.c", source);
+    let killed = stage.compile("killed", &killed, &[]).expect("a C compiler");
+    let mut command = stage.process();
+    command.env("UNCONVOY_LIBRARY", library);
+    command.args(["profile", "--json", "killed.json", "-o", "kept", "--"]).arg(killed);
+    let run = command.output().unwrap();
+    assert_eq!(run.status.code(), Some(137), "{run:?}");
+    let check = || {
+        let report: serde_json::Value = serde_json::from_str(&stage.read("killed.json")).unwrap();
+        let seconds = report["seconds"].as_f64().unwrap();
+        assert!((2.9..30.0).contains(&seconds), "{report:#}");
+        let remarks = report["remarks"].to_string();
+        assert!(remarks.contains("ended by a signal") && !remarks.contains("still running"));
+    };
+    check();
+    let mut command = stage.process();
+    command.args(["profile", "--json", "killed.json", "--read", "kept"]);
+    assert!(command.output().unwrap().status.success());
+    check();
+}
+
+#[test]
 fn full_disk_costs_one_line_and_program_is_undisturbed() {
     let Some(library) = library() else { return };
     let stage = Stage::new();

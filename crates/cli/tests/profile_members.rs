@@ -31,30 +31,50 @@ fn returns(program: &Path, function: &str, callee: &str) -> Vec<u64> {
     calls.filter_map(|pair| Some(BASE + address(pair[1])?)).collect()
 }
 
+/// The name that the report gives to a mutex in a program's memory, some bytes after a symbol.
+fn name_at(stage: &Stage, program: &Path, symbol: &str, offset: u64) -> String {
+    let listed = Command::new("nm").arg(program).output().expect("nm");
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let line = listed.lines().find(|line| line.ends_with(&format!(" {symbol}"))).expect("a symbol");
+    let address = u64::from_str_radix(&line[..16], 16).unwrap();
+    name_of_lock(stage, program, (Kind::Mutex, BASE + address + offset), &[], &[])
+}
+
 /// The name that the report gives to a lock on the heap, which was initialised and waited for with
 /// these stacks.
 fn name_of(stage: &Stage, program: &Path, kind: Kind, waiter: &[u64], origin: &[u64]) -> String {
+    name_of_lock(stage, program, (kind, 0x1000), waiter, origin)
+}
+
+fn name_of_lock(
+    stage: &Stage,
+    program: &Path,
+    (kind, address): (Kind, u64),
+    waiter: &[u64],
+    origin: &[u64],
+) -> String {
+    let address = address as usize;
     let profile = layout::zeroed();
     let header = &profile.header;
     header.magic.store(MAGIC, Relaxed);
     header.version.store(VERSION, Relaxed);
     header.period_ns.store(1_000_000, Relaxed);
     let end = BASE + 0x10_0000;
-    let maps = format!("{BASE:x}-{end:x} r-xp 00000000 08:01 5 {}\n", program.display());
+    let maps = format!("{BASE:x}-{end:x} r-xp 00000000 00:00 0 {}\n", program.display());
     maps.bytes().zip(&profile.modules).for_each(|(byte, to)| to.store(byte, Relaxed));
     header.modules_used.store(maps.len() as u32, Relaxed);
-    let (index, lock) = profile.lock(kind, 0x1000).unwrap();
+    if !origin.is_empty() {
+        profile.record_origin(address, profile.stack(origin, 0));
+    }
+    let (index, lock) = profile.lock(kind, address).unwrap();
     profile.record_wait(lock, 1_000_000, 1, false);
     let stack = profile.stack(waiter, 0);
     lock.first_stack.store(stack, Relaxed);
     profile.add_sample(index, (stack, 0), 1_000_000, COUNT_UNIT);
-    if !origin.is_empty() {
-        profile.record_origin(0x1000, profile.stack(origin, 0));
-    }
     std::fs::write(stage.path("members.profile"), profile.to_bytes()).unwrap();
     let mut command = stage.unconvoy();
     command.args(["profile", "--read", "members.profile", "--json", "members.json"]);
-    command.assert().success();
+    command.timeout(stage::LIMIT).assert().success();
     let json: serde_json::Value = serde_json::from_str(&stage.read("members.json")).unwrap();
     json["locks"][0]["name"].as_str().unwrap().to_string()
 }
@@ -219,4 +239,79 @@ fn shared_debug_information_names_locks_and_places() {
     assert_eq!(shared[1], before[1]);
     std::fs::remove_file(&supplement).unwrap();
     assert_ne!(names()[1], before[1]);
+}
+
+#[test]
+fn memory_behind_variable_is_not_its_member() {
+    let stage = Stage::new();
+    let source = "
+#include <pthread.h>
+struct pair { long count; pthread_mutex_t first; } known = { 1 };
+__asm__(\".data\\n.skip 4096\\n.text\");
+int main(void) { return known.count; }
+";
+    let source = stage.write("behind.c", source);
+    let flags = ["-g", "-O1", "-pie", "-fPIE", "-fno-toplevel-reorder"];
+    let program = stage.compile("behind", &source, &flags).unwrap();
+    assert_eq!(name_at(&stage, &program, "known", 8), "known.first");
+    let name = name_at(&stage, &program, "known", 8 + 10 * 48);
+    assert!(name.starts_with("behind+0x"), "{name}");
+}
+
+/// An array whose elements are the array itself, and a structure with such a member.
+const CYCLIC: &str = r#"
+        .data
+        .globl  array, structure, main
+        .type   array, @object
+        .size   array, 4096
+array:  .zero   4096
+        .type   structure, @object
+        .size   structure, 4096
+structure: .zero 4096
+        .text
+main:   ret
+        .section .debug_abbrev,"",@progbits
+        .byte   1, 0x11, 1, 0, 0
+        .byte   2, 0x34, 0, 0x03, 0x08, 0x49, 0x13, 0x02, 0x18, 0, 0
+        .byte   3, 0x01, 0, 0x49, 0x13, 0, 0
+        .byte   4, 0x13, 1, 0x0b, 0x05, 0, 0
+        .byte   5, 0x0d, 0, 0x49, 0x13, 0x38, 0x0b, 0, 0
+        .byte   0
+        .section .debug_info,"",@progbits
+unit:   .long   end - start
+start:  .value  4
+        .long   0
+        .byte   8
+        .byte   1
+        .byte   2
+        .asciz  "array"
+        .long   cyclic - unit
+        .byte   9, 3
+        .quad   array
+        .byte   2
+        .asciz  "structure"
+        .long   class - unit
+        .byte   9, 3
+        .quad   structure
+cyclic: .byte   3
+        .long   cyclic - unit
+class:  .byte   4
+        .value  4096
+        .byte   5
+        .long   cyclic - unit
+        .byte   0
+        .byte   0
+        .byte   0
+end:
+        .section .note.GNU-stack,"",@progbits
+"#;
+
+#[test]
+fn types_that_contain_themselves_give_no_member() {
+    let stage = Stage::new();
+    let source = stage.write("cyclic.s", CYCLIC);
+    let program = stage.compile("cyclic", &source, &["-pie"]).unwrap();
+    for symbol in ["array", "structure"] {
+        assert_eq!(name_at(&stage, &program, symbol, 8), format!("{symbol}+0x8"));
+    }
 }

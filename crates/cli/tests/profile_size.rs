@@ -49,12 +49,12 @@ fn full(profile: &Profile, functions: &[u64], locks: &[u64]) {
     let mut entries = Vec::new();
     for turn in 0..2 * LOCKS {
         let address = locks.get(turn).copied().unwrap_or(0x1000 + 64 * turn as u64) as usize;
-        let Some((index, lock)) = profile.lock(Kind::Mutex, address) else { continue };
         let stack = 1 + random(turn as u64, STACKS) as u32;
-        lock.first_stack.store(stack, Relaxed);
         if turn % 2 == 0 {
             profile.record_origin(address, stack);
         }
+        let Some((index, lock)) = profile.lock(Kind::Mutex, address) else { continue };
+        lock.first_stack.store(stack, Relaxed);
         entries.push((index, lock));
     }
     for turn in 0..2 * SAMPLES as u64 {
@@ -114,7 +114,7 @@ fn full_profile_opens_within_seconds() {
     header.period_ns.store(1_000_000, Relaxed);
     header.last_ns.store(3_600_000_000_000, Relaxed);
     let end = BASE + bytes.len() as u64;
-    let maps = format!("{BASE:x}-{end:x} r-xp 00000000 08:01 5 {}\n", program.display());
+    let maps = format!("{BASE:x}-{end:x} r-xp 00000000 00:00 0 {}\n", program.display());
     maps.bytes().zip(&profile.modules).for_each(|(byte, to)| to.store(byte, Relaxed));
     header.modules_used.store(maps.len() as u32, Relaxed);
     full(&profile, &functions, &locks);

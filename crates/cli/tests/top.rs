@@ -80,6 +80,32 @@ fn process_stops_recording_when_nobody_watches() {
 }
 
 #[test]
+fn replaced_program_keeps_its_names_while_it_runs() {
+    let Some(scene) = Scene::new() else { return };
+    let (running, _) = scene.start(scene.program().arg("2000"));
+    std::fs::remove_file(&scene.program).expect("the test's own file");
+    std::fs::copy("/bin/true", &scene.program).expect("the test's own file");
+    let pid = running.0.id();
+    scene.snapshot(pid, |snapshot| {
+        lock(snapshot, "queue_lock").is_some_and(|lock| has_place(lock, "waiters", "use_queue"))
+    });
+}
+
+#[test]
+fn long_interval_is_recorded_to_its_end() {
+    let Some(scene) = Scene::new() else { return };
+    let (running, _) = scene.start(scene.program().arg("500"));
+    let pid = running.0.id();
+    scene.snapshot(pid, |snapshot| lock(snapshot, "queue_lock").is_some());
+    let output = scene.top(&[&pid.to_string(), "--json", "--interval", "10"]);
+    let snapshot: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let waited = lock(&snapshot, "queue_lock").unwrap()["waited_ns"].as_f64().unwrap() * 1e-9;
+    // Two of three threads wait at any time.
+    let expected = 2.0 * snapshot["seconds"].as_f64().unwrap();
+    assert!(waited > 0.75 * expected, "{waited} of {expected}: {snapshot:#}");
+}
+
+#[test]
 fn segments_end_with_process() {
     let Some(scene) = Scene::new() else { return };
     let (mut running, _) = scene.start(scene.program().arg("500"));

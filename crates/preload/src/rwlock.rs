@@ -285,9 +285,9 @@ unsafe extern "C" fn unlock_held(this: &RwLock, route: Route) -> c_int {
         return 0; // not held: an error of the program
     }
     if route.is_counted() && !route.is_elided() {
-        stats::released(this.address());
+        stats::released(stats::Kind::RwLock, this.address());
     }
-    let releasing = profile::releasing(this.address());
+    let releasing = profile::releasing(profile::Kind::RwLock, this.address());
     if this.word().is_written() {
         this.owner.store(0, Relaxed);
     }

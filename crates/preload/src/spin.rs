@@ -117,8 +117,8 @@ extern "C" fn unlock(word: &AtomicU32) -> c_int {
         return observed(word).unlock(|| real::pthread_spin_unlock(word.libcs()));
     }
     let address = core::ptr::from_ref(word).addr();
-    stats::released(address);
-    let releasing = profile::releasing(address);
+    stats::released(Recorded::Spin, address);
+    let releasing = profile::releasing(profile::Kind::Spin, address);
     word.store(FREE, Release);
     if let Some(releasing) = releasing {
         releasing.released();

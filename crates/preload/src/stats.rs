@@ -34,9 +34,9 @@ use crate::variables::variable;
 #[derive(Debug, Clone, Copy)]
 #[repr(u32)]
 pub(crate) enum Kind {
-    Mutex = 0,
-    RwLock = 1,
-    Spin = 2,
+    Mutex = 1,
+    RwLock = 2,
+    Spin = 3,
 }
 
 impl Kind {
@@ -49,7 +49,7 @@ impl Kind {
     }
 }
 
-const KIND_NAMES: [&str; 3] = ["mutex", "rwlock", "spin"];
+const KIND_NAMES: [&str; 4] = ["", "mutex", "rwlock", "spin"];
 
 /// Capacity of the table; a power of two.
 const RECORDS: usize = 1 << 16;
@@ -61,6 +61,7 @@ const PROBES: usize = 64;
 #[repr(align(64))]
 struct Record {
     address: AtomicUsize,
+    /// [`Kind`]; 0 until it is known. Reused memory may have a lock of each kind at one address.
     kind: AtomicU32,
     slept: AtomicU32,
     acquisitions: AtomicU64,
@@ -82,6 +83,8 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 static RECORDS_AT: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
 static DROPPED: AtomicU64 = AtomicU64::new(0);
+/// A bit for each hash of a dropped lock.
+static IS_DROPPED: [AtomicU64; 1 << 14] = [const { AtomicU64::new(0) }; 1 << 14];
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
 /// The clock of the records; 0 when statistics are off, to save the read.
@@ -120,30 +123,30 @@ fn record_acquired(kind: Kind, address: usize, waited: Option<(u64, u32)>) {
 
 /// Records that the calling thread is about to release a lock.
 #[inline(never)]
-pub(crate) fn released(address: usize) {
+pub(crate) fn released(kind: Kind, address: usize) {
     runtime::count_released();
     if held::is_kept() || !RECORDS_AT.load(Relaxed).is_null() {
-        record_released(address);
+        record_released(kind, address);
     }
 }
 
 #[inline(never)]
-fn record_released(address: usize) {
+fn record_released(kind: Kind, address: usize) {
     if held::is_kept() {
         held::released(address);
     }
-    if let Some(record) = find(address, None) {
+    if let Some(record) = find(kind, address, false) {
         let since = record.held_since.load(Relaxed);
         record.hold_ns.fetch_add(Native::now().saturating_sub(since), Relaxed);
     }
 }
 
 fn record(kind: Kind, address: usize) -> Option<&'static Record> {
-    find(address, Some(kind))
+    find(kind, address, true)
 }
 
-/// The record of the lock at `address`; creates the record if `kind` is given.
-fn find(address: usize, kind: Option<Kind>) -> Option<&'static Record> {
+/// The record of the lock of this kind at `address`, which `creates` may create.
+fn find(kind: Kind, address: usize, creates: bool) -> Option<&'static Record> {
     let table = RECORDS_AT.load(Acquire);
     if table.is_null() {
         return None;
@@ -153,27 +156,53 @@ fn find(address: usize, kind: Option<Kind>) -> Option<&'static Record> {
         // SAFETY: within the mapping of `RECORDS` records, which starts as zeroes and is never
         // unmapped.
         let record = unsafe { &*table.add((hash + probe) % RECORDS) };
-        let owner = record.address.load(Acquire);
-        if owner == address {
+        let mut owner = record.address.load(Acquire);
+        if owner == 0 {
+            if !creates {
+                return None;
+            }
+            owner = match record.address.compare_exchange(0, address, AcqRel, Acquire) {
+                Ok(_) => address,
+                Err(other) => other,
+            };
+        }
+        if owner == address && record.is_of(kind, creates) {
             return Some(record);
         }
-        if owner == 0 {
-            let kind = kind?;
-            match record.address.compare_exchange(0, address, AcqRel, Acquire) {
-                Ok(_) => {
-                    record.kind.store(kind as u32, Relaxed);
-                    record.first_caller.store(caller::of_this_library(), Relaxed);
-                    return Some(record);
-                }
-                Err(other) if other == address => return Some(record),
-                Err(_) => {}
-            }
-        }
     }
-    if kind.is_some() {
-        DROPPED.fetch_add(1, Relaxed);
+    if creates {
+        count_dropped(kind, address);
     }
     None
+}
+
+impl Record {
+    /// Whether the record, which has an address, is of this kind. `creates` may make it so, if its
+    /// kind is not yet known.
+    fn is_of(&self, kind: Kind, creates: bool) -> bool {
+        let kind = kind as u32;
+        let found = self.kind.load(Relaxed);
+        if found != 0 || !creates {
+            return found == kind;
+        }
+        match self.kind.compare_exchange(0, kind, Relaxed, Relaxed) {
+            Ok(_) => {
+                self.first_caller.store(caller::of_this_library(), Relaxed);
+                true
+            }
+            Err(other) => other == kind,
+        }
+    }
+}
+
+/// Counts a lock without a record, unless it or a lock with the same hash is counted already.
+#[cold]
+fn count_dropped(kind: Kind, address: usize) {
+    let hash = unconvoy_profile::mix(address as u64 ^ (kind as u64) << 60) as usize;
+    let (word, bit) = (hash / 64 % IS_DROPPED.len(), 1 << (hash % 64));
+    if IS_DROPPED[word].fetch_or(bit, Relaxed) & bit == 0 {
+        DROPPED.fetch_add(1, Relaxed);
+    }
 }
 
 /// The calling process's id. `getpid` may be another library's, which takes locks.
@@ -213,7 +242,9 @@ pub(crate) fn after_fork() {
     if RECORDS_AT.load(Relaxed).is_null() {
         return;
     }
-    DROPPED.store(0, Relaxed);
+    if DROPPED.swap(0, Relaxed) > 0 {
+        IS_DROPPED.iter().for_each(|word| word.store(0, Relaxed));
+    }
     BEGAN.store(Native::now(), Relaxed);
     PROCESS.store(own_id(), Relaxed);
 }
@@ -381,6 +412,25 @@ fn object_at(address: usize) -> Option<libc::Dl_info> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn record_of_another_kind_at_same_address_is_another() {
+        let [mutex, spin] = [Kind::Mutex, Kind::Spin];
+        let record = Record::default();
+        assert!(!record.is_of(mutex, false));
+        assert!(record.is_of(mutex, true) && record.is_of(mutex, false));
+        assert!(!record.is_of(spin, true) && !record.is_of(spin, false));
+    }
+
+    #[test]
+    fn dropped_lock_counts_once() {
+        for _ in 0..3 {
+            count_dropped(Kind::Mutex, 0x1000);
+            count_dropped(Kind::Mutex, 0x2000);
+            count_dropped(Kind::Spin, 0x1000);
+        }
+        assert_eq!(DROPPED.load(Relaxed), 3);
+    }
 
     /// The standard library's sort may panic if keys change meanwhile.
     #[test]

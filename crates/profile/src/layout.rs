@@ -12,7 +12,7 @@ use crate::histogram::BUCKETS;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unconvoy");
 
 /// Version of the layout.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Capacity of the table of locks.
 pub const LOCKS: usize = 1 << 14;
@@ -35,6 +35,9 @@ pub const MODULES: usize = 1 << 18;
 pub const SPANS: usize = 16;
 /// Capacity of the table of [`Held`].
 pub const HELD: usize = 40;
+
+/// Value of [`Header::ended`]: the process ended by a signal or by `_exit`.
+pub const KILLED: u32 = 2;
 
 /// A thread that runs, or waits for a processor, in the place of a system call.
 pub const RUNNABLE: u32 = u32::MAX;
@@ -135,7 +138,7 @@ pub struct Profile {
     /// later line replaces earlier ones for the same addresses. A line without a path says that the
     /// mapping of these addresses is gone.
     pub modules: [AtomicU8; MODULES],
-    /// Hash table by address.
+    /// Hash table by address, kind and initialisation.
     pub locks: [Lock; LOCKS],
     /// Filled from index 0.
     pub histograms: [Histograms; HISTOGRAMS],
@@ -171,7 +174,8 @@ pub struct Header {
     pub last_ns: AtomicU64,
     /// Start of the recording, since 1970.
     pub begin_unix_ns: AtomicU64,
-    /// 1 once the process has exited; 0 if it was killed or still runs.
+    /// 1 once the process has exited; [`KILLED`] if the command saw it end otherwise; 0 if it was
+    /// killed or still runs.
     pub ended: AtomicU32,
     /// 1 if call stacks are recorded.
     pub unwinds: AtomicU32,
@@ -269,15 +273,19 @@ pub struct Held {
     pub samples: AtomicU32,
 }
 
-/// A lock or condition variable that a thread waited for.
+/// A lock or condition variable that a thread waited for. Locks that were at one address one after
+/// the other have an entry each, if their kind or the stack of their initialisation differs.
 #[repr(C)]
 pub struct Lock {
     /// Address of the lock; 0 if the entry is unused.
     pub address: AtomicU64,
-    /// [`Kind`], and the time ([`TIME_SHIFT`]).
-    pub kind: AtomicU32,
+    /// [`Kind`], the time ([`TIME_SHIFT`]), and from bit 32 on the stack of the initialisation; 0
+    /// as the stack if it is unknown.
+    pub identity: AtomicU64,
     /// Index in the table of histograms plus one; 0 if the table was full.
     pub histogram: AtomicU32,
+    /// Stack of the first acquisition; 0 if unknown.
+    pub first_taken: AtomicU32,
     /// Number of waits, including those that timed out.
     pub waits: AtomicU64,
     /// Time waited.
@@ -315,7 +323,7 @@ pub struct Lock {
     pub first_stack: AtomicU32,
 }
 
-const _: () = assert!(size_of::<Lock>() == 128);
+const _: () = assert!(size_of::<Lock>() == 136);
 
 /// The histograms of one lock, by [`bucket`](crate::histogram::bucket).
 #[repr(C)]
@@ -356,7 +364,7 @@ pub struct LongWait {
     pub rest: AtomicU32,
 }
 
-/// The initialisation and the first acquisition of a lock.
+/// The initialisation and the first acquisition of the last lock at an address.
 #[repr(C)]
 pub struct Origin {
     /// Address of the lock; 0 if the entry is unused.

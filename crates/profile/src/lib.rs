@@ -6,6 +6,7 @@
 //! the tables with atomic operations, without locks and without allocation.
 
 pub mod histogram;
+mod killed;
 pub mod layout;
 pub mod live;
 mod mappings;

@@ -18,6 +18,12 @@ pub struct Mapping {
     pub offset: u64,
     /// Path of the file.
     pub path: PathBuf,
+    /// Number of the file's device, as in `stat`.
+    pub device: u64,
+    /// Number of the file on its device; 0 if unknown.
+    pub inode: u64,
+    /// Whether the file was deleted while it was mapped.
+    pub is_deleted: bool,
 }
 
 /// Each object that is gone has addresses of its own, from a multiple of this one on. Processes use
@@ -33,6 +39,13 @@ struct Listed {
     until: Option<u32>,
     /// Number of the object that it belongs to, from 1.
     object: u64,
+}
+
+impl Mapping {
+    fn is_of_same_file(&self, other: &Mapping) -> bool {
+        let file = |of: &Mapping| (of.device, of.inode);
+        self.path == other.path && file(self) == file(other)
+    }
 }
 
 impl Listed {
@@ -52,7 +65,7 @@ impl Listed {
     /// Whether `other` is at the same place of the same object.
     fn is_part_of_same(&self, other: &Mapping) -> bool {
         let place = |mapping: &Mapping| mapping.start.wrapping_sub(mapping.offset);
-        self.mapping.path == other.path && place(&self.mapping) == place(other)
+        self.mapping.is_of_same_file(other) && place(&self.mapping) == place(other)
     }
 }
 
@@ -72,10 +85,7 @@ impl History {
         for line in lines.split_inclusive('\n') {
             if let Some((start, end, file)) = parse_line(line.trim_end_matches('\n')) {
                 match file {
-                    Some((offset, path)) => {
-                        let mapping = Mapping { start, end, offset, path };
-                        history.add(mapping, time, &mut objects);
-                    }
+                    Some(mapping) => history.add(mapping, time, &mut objects),
                     None => history.end(time, |one| (one.start, one.end) == (start, end)),
                 }
             }
@@ -111,8 +121,9 @@ impl History {
     /// The mappings, at their addresses in the profile that was read.
     pub(crate) fn mappings(&self) -> Vec<Mapping> {
         let moved = |one: &Listed| {
-            let Mapping { start, end, offset, path } = one.mapping.clone();
-            Mapping { start: start + one.moved_by(), end: end + one.moved_by(), offset, path }
+            let Mapping { start, end, .. } = one.mapping;
+            let (start, end) = (start + one.moved_by(), end + one.moved_by());
+            Mapping { start, end, ..one.mapping.clone() }
         };
         self.listed.iter().map(moved).collect()
     }
@@ -144,11 +155,8 @@ impl History {
     }
 }
 
-/// Offset and path of a mapped file.
-type MappedFile = (u64, PathBuf);
-
-/// Parses a line of `/proc/PID/maps`: the addresses, and the file if there is one.
-fn parse_line(line: &str) -> Option<(u64, u64, Option<MappedFile>)> {
+/// Parses a line of `/proc/PID/maps`: the addresses, and the mapping if it is of a file.
+fn parse_line(line: &str) -> Option<(u64, u64, Option<Mapping>)> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
     let number = |text: &str| u64::from_str_radix(text, 16).ok();
@@ -156,16 +164,44 @@ fn parse_line(line: &str) -> Option<(u64, u64, Option<MappedFile>)> {
     let (start, end) = (number(start).filter(below)?, number(end).filter(below)?);
     let mut file = || {
         let offset = number(fields.nth(1)?)?;
-        let path = fields.nth(2)?.trim_start();
-        let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-        Some((offset, path.starts_with('/').then(|| path.into())?))
+        let (major, minor) = fields.next()?.split_once(':')?;
+        let device = device(number(major)?, number(minor)?);
+        let inode = fields.next()?.parse().unwrap_or(0);
+        let path = fields.next()?.trim_start();
+        let kept = path.strip_suffix(" (deleted)");
+        let (path, is_deleted) = (kept.unwrap_or(path), kept.is_some());
+        let path = path.starts_with('/').then(|| path.into())?;
+        Some(Mapping { start, end, offset, path, device, inode, is_deleted })
     };
     Some((start, end, file()))
+}
+
+/// A device's number (`makedev` of glibc).
+fn device(major: u64, minor: u64) -> u64 {
+    let (major_high, minor_high) = (major & 0xffff_f000, minor & 0xffff_ff00);
+    major_high << 32 | (major & 0xfff) << 8 | minor_high << 12 | minor & 0xff
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mapping_has_its_files_identity() {
+        let line = "1000-2000 r-xp 0 fe:101 5000000000   /a (deleted)";
+        let (.., file) = parse_line(line).unwrap();
+        let file = file.unwrap();
+        assert_eq!((file.inode, file.is_deleted), (5_000_000_000, true));
+        assert_eq!((file.device, file.path), (0x10_fe01, "/a".into()));
+    }
+
+    #[test]
+    fn other_file_at_same_path_is_another_object() {
+        let history = History::parse("1000-2000 r-xp 0 08:01 5 /a\n1000-2000 r-xp 0 08:01 6 /a\n");
+        let inodes: Vec<u64> = history.mappings().iter().map(|one| one.inode).collect();
+        assert_eq!(inodes, [5, 6]);
+        assert_ne!(history.code(0x1010, 1), 0x1010);
+    }
 
     fn named(history: &History, address: u64, time: u32) -> Option<(String, u64)> {
         let moved = history.code(address, time);

@@ -6,8 +6,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::path::PathBuf;
 
 use crate::layout::{
-    COUNT_UNIT, DEPTH, Kind, LOCKS, Lock, MAGIC, Profile, Sample, Source, Stack, TIME_SHIFT,
-    VERSION, zeroed,
+    COUNT_UNIT, DEPTH, KILLED, Kind, LOCKS, Lock, MAGIC, Profile, Sample, Source, Stack,
+    TIME_SHIFT, VERSION, zeroed,
 };
 use crate::mappings::{History, Mapping};
 use crate::observation::Observation;
@@ -122,6 +122,8 @@ pub struct Recorded {
     pub load: String,
     /// Whether the process exited; false if it was killed or still ran.
     pub has_ended: bool,
+    /// Whether the command saw the process end without an exit.
+    pub was_killed: bool,
     /// Who recorded the profile.
     pub source: Source,
     /// Whether call stacks were recorded.
@@ -130,7 +132,9 @@ pub struct Recorded {
     pub has_registered: bool,
     /// See [`Header::period_ns`](crate::layout::Header::period_ns).
     pub period_ns: u64,
-    /// Time from the start of the recording to the process's exit or the last record.
+    /// Start of the recording, on the monotonic clock.
+    pub begin_ns: u64,
+    /// Time from the start of the recording to the process's end or the last record.
     pub wall_ns: u64,
     /// Start of the recording, since 1970.
     pub begin_unix_ns: u64,
@@ -200,7 +204,8 @@ impl Recorded {
             program: text(&header.program).into(),
             lock: text(&header.lock),
             load: text(&header.load),
-            has_ended: header.ended.load(Relaxed) != 0,
+            has_ended: !matches!(header.ended.load(Relaxed), 0 | KILLED),
+            was_killed: header.ended.load(Relaxed) == KILLED,
             source: match header.source.load(Relaxed) {
                 1 => Source::Outside,
                 2 => Source::Kernel,
@@ -209,6 +214,7 @@ impl Recorded {
             unwinds: header.unwinds.load(Relaxed) != 0,
             has_registered: header.registered.load(Relaxed) != 0,
             period_ns: header.period_ns.load(Relaxed),
+            begin_ns: begin,
             wall_ns: header.last_ns.load(Relaxed).saturating_sub(begin),
             begin_unix_ns: header.begin_unix_ns.load(Relaxed),
             mappings: history.mappings(),
@@ -221,6 +227,14 @@ impl Recorded {
                 .map(|lost| lost.load(Relaxed)),
             stacks: profile.stacks.iter().map(|stack| frames(profile, &history, stack)).collect(),
         }
+    }
+
+    /// Time that the process waited for locks, and time that it waited for signals and events.
+    pub fn waited_ns(&self) -> [u64; 2] {
+        [true, false].map(|is_lock| {
+            let of_kind = self.locks.iter().filter(|lock| lock.kind.is_lock() == is_lock);
+            of_kind.map(|lock| lock.wait_ns).sum()
+        })
     }
 
     /// The return addresses of a stack, innermost first; empty if the stack is unknown.
@@ -273,7 +287,8 @@ fn frames(profile: &Profile, history: &History, stack: &Stack) -> Vec<u64> {
 
 fn waited_lock(profile: &Profile, history: &History, index: u32) -> Option<WaitedLock> {
     let lock: &Lock = &profile.locks[index as usize];
-    let (kind, time) = with_time(lock.kind.load(Relaxed));
+    let identity = lock.identity.load(Relaxed);
+    let (kind, time) = with_time(identity as u32);
     let (address, waits) = (lock.address.load(Relaxed), lock.waits.load(Relaxed));
     if address == 0 || waits == 0 {
         return None;
@@ -282,7 +297,6 @@ fn waited_lock(profile: &Profile, history: &History, index: u32) -> Option<Waite
         let histograms = profile.histograms_of(lock).map(of).unwrap_or_default();
         histograms.iter().map(|count| count.load(Relaxed)).collect()
     };
-    let [origin, first_taken] = profile.origins(address);
     Some(WaitedLock {
         index,
         address,
@@ -301,8 +315,8 @@ fn waited_lock(profile: &Profile, history: &History, index: u32) -> Option<Waite
         timed_out: lock.timed_out.load(Relaxed),
         slept: lock.slept.load(Relaxed),
         first_stack: lock.first_stack.load(Relaxed),
-        origin,
-        first_taken,
+        origin: (identity >> 32) as u32,
+        first_taken: lock.first_taken.load(Relaxed),
         wait_counts: counts(|histograms| &histograms.waits),
         hold_counts: counts(|histograms| &histograms.holds),
     })
@@ -350,14 +364,17 @@ mod tests {
         let profile = zeroed();
         profile.header.magic.store(MAGIC, Relaxed);
         profile.header.version.store(VERSION, Relaxed);
+        let stack = profile.stack(&[0x10, 0x20], 0);
+        profile.record_origin(0x1000, stack);
+        profile.record_first_taken(0x1000, stack);
         let (index, lock) = profile.lock(Kind::Mutex, 0x1000).unwrap();
         profile.record_wait(lock, 5_000, 100, false);
         profile.lock(Kind::Cond, 0x2000).unwrap(); // a wait that never ended
-        let stack = profile.stack(&[0x10, 0x20], 0);
         profile.add_sample(index, (stack, 0), 1_000_000, 7 * COUNT_UNIT);
         profile.record_long_wait(5_000, 100, index, stack, 42);
-        profile.record_origin(0x1000, stack);
-        profile.record_first_taken(0x1000, stack);
+        // A later lock at the same address.
+        profile.record_origin(0x1000, profile.stack(&[0x30], 0));
+        profile.record_first_taken(0x1000, 0);
         profile
     }
 

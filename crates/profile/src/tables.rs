@@ -3,6 +3,11 @@
 //! **Memory orderings.** A thread claims an entry by a compare-and-swap of its key. The entry's
 //! values are counters, for which zero is valid, so their accesses are relaxed. A stack's depth is
 //! stored with release after its frames; only the command reads frames.
+//!
+//! Memory that a program reuses may have several locks at one address, so an address may have
+//! several entries: one for each kind and initialisation. A thread claims such an entry by its
+//! address and then by its identity; if another thread was first with another identity, it goes on
+//! to the next entry.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -31,7 +36,19 @@ fn entry(
     key: u64,
     claims: bool,
 ) -> Option<(usize, bool)> {
-    let start = mix(key) as usize;
+    matching_entry(keys, capacity, (key, mix(key)), claims, |_| true)
+}
+
+/// As [`entry`], for a key and its hash, if entries may have the same key: the entry is one of
+/// those that `is_own` accepts.
+fn matching_entry(
+    keys: impl Fn(usize) -> *const AtomicU64,
+    capacity: usize,
+    (key, hash): (u64, u64),
+    claims: bool,
+    is_own: impl Fn(usize) -> bool,
+) -> Option<(usize, bool)> {
+    let start = hash as usize;
     for probe in 0..PROBES {
         let index = start.wrapping_add(probe) % capacity;
         // SAFETY: `keys` returns the address of a key in a table that the caller borrows.
@@ -42,11 +59,12 @@ fn entry(
                 return None;
             }
             match word.compare_exchange(0, key, Acquire, Acquire) {
-                Ok(_) => return Some((index, true)),
+                Ok(_) if is_own(index) => return Some((index, true)),
+                Ok(_) => continue,
                 Err(other) => found = other,
             }
         }
-        if found == key {
+        if found == key && is_own(index) {
             return Some((index, false));
         }
     }
@@ -66,27 +84,71 @@ impl Sample {
     }
 }
 
+impl Lock {
+    /// The number of the kind and the stack of the initialisation in an
+    /// [identity](Self::identity).
+    pub(crate) fn parts(identity: u64) -> (u32, u32) {
+        (identity as u32 & ((1 << TIME_SHIFT) - 1), (identity >> 32) as u32)
+    }
+
+    /// The lock's kind; `None` if the entry is unused.
+    pub fn kind(&self) -> Option<Kind> {
+        Kind::of(Self::parts(self.identity.load(Relaxed)).0)
+    }
+}
+
 impl Profile {
-    /// The lock at `address`, if it is in the table.
-    pub fn find_lock(&self, address: usize) -> Option<(u32, &Lock)> {
+    /// The lock of this kind at `address` since the last recorded initialisation there, if it is
+    /// in the table.
+    pub fn find_lock(&self, kind: Kind, address: usize) -> Option<(u32, &Lock)> {
+        let [origin, _] = self.origins(address as u64);
+        self.lock_entry(kind, address, origin, false)
+    }
+
+    /// The lock of this kind at `address` since the last recorded initialisation there, inserted if
+    /// it is new; `None` if the table is full.
+    pub fn lock(&self, kind: Kind, address: usize) -> Option<(u32, &Lock)> {
+        let [origin, _] = self.origins(address as u64);
+        self.lock_entry(kind, address, origin, true)
+    }
+
+    fn lock_entry(
+        &self,
+        kind: Kind,
+        address: usize,
+        origin: u32,
+        claims: bool,
+    ) -> Option<(u32, &Lock)> {
+        let own = with_time(kind as u32, &self.header);
+        let is_same = |identity: u64| Lock::parts(identity) == (kind as u32, origin);
+        let is_own = |index: usize| {
+            let identity = &self.locks[index].identity;
+            match identity.load(Relaxed) {
+                0 if claims => {
+                    let new = u64::from(origin) << 32 | u64::from(own);
+                    match identity.compare_exchange(0, new, Relaxed, Relaxed) {
+                        Ok(_) => {
+                            self.give_histogram(&self.locks[index]);
+                            true
+                        }
+                        Err(other) => is_same(other),
+                    }
+                }
+                found => is_same(found),
+            }
+        };
+        let key = address as u64;
+        let hash = mix(key ^ mix(u64::from(origin) << 8 | u64::from(kind as u32)));
         let keys = |index: usize| &raw const self.locks[index].address;
-        let (index, _) = entry(keys, LOCKS, address as u64, false)?;
+        let (index, _) = matching_entry(keys, LOCKS, (key, hash), claims, is_own)?;
         Some((index as u32, &self.locks[index]))
     }
 
-    /// The lock at `address`, inserted if it is new; `None` if the table is full.
-    pub fn lock(&self, kind: Kind, address: usize) -> Option<(u32, &Lock)> {
-        let keys = |index: usize| &raw const self.locks[index].address;
-        let (index, is_new) = entry(keys, LOCKS, address as u64, true)?;
-        let lock = &self.locks[index];
-        if is_new {
-            lock.kind.store(with_time(kind as u32, &self.header), Relaxed);
-            let histogram = self.header.histograms_used.fetch_add(1, Relaxed) + 1;
-            if histogram as usize <= HISTOGRAMS {
-                lock.histogram.store(histogram, Relaxed);
-            }
+    fn give_histogram(&self, lock: &Lock) {
+        let histogram = self.header.histograms_used.fetch_add(1, Relaxed) + 1;
+        if histogram as usize <= HISTOGRAMS {
+            lock.histogram.store(histogram, Relaxed);
         }
-        Some((index as u32, lock))
     }
 
     /// The histograms of a lock; `None` if their table was full.
@@ -101,6 +163,11 @@ impl Profile {
         if is_read {
             lock.read_waits.fetch_add(1, Relaxed);
             lock.read_wait_ns.fetch_add(ns, Relaxed);
+        }
+        if lock.first_taken.load(Relaxed) == 0 {
+            // Only now: while the wait began, the first holder may have been recording its stack.
+            let [_, first_taken] = self.origins(lock.address.load(Relaxed));
+            lock.first_taken.store(first_taken, Relaxed);
         }
         if ns > lock.longest_ns.load(Relaxed) && lock.longest_ns.fetch_max(ns, Relaxed) < ns {
             lock.longest_at.store(now, Relaxed);
@@ -270,6 +337,40 @@ mod tests {
     }
 
     #[test]
+    fn lock_of_another_kind_at_same_address_has_its_own_entry() {
+        let profile = zeroed();
+        let (mutex, lock) = profile.lock(Kind::Mutex, 0x1000).unwrap();
+        profile.record_wait(lock, 100, 1, false);
+        let (cond, lock) = profile.lock(Kind::Cond, 0x1000).unwrap();
+        profile.record_wait(lock, 5_000, 1, false);
+        assert_ne!(mutex, cond);
+        for (kind, index, ns) in [(Kind::Mutex, mutex, 100), (Kind::Cond, cond, 5_000)] {
+            let (found, lock) = profile.find_lock(kind, 0x1000).unwrap();
+            assert_eq!((found, lock.kind(), lock.wait_ns.load(Relaxed)), (index, Some(kind), ns));
+        }
+        assert!(profile.find_lock(Kind::Spin, 0x1000).is_none());
+    }
+
+    #[test]
+    fn lock_of_another_origin_at_same_address_has_its_own_entry() {
+        let profile = zeroed();
+        let [old, new] = [1, 2].map(|pc| profile.stack(&[pc], 0));
+        profile.record_origin(0x1000, old);
+        let (first, lock) = profile.lock(Kind::Mutex, 0x1000).unwrap();
+        profile.record_origin(0x1000, old); // another lock, from the same place
+        assert_eq!(profile.lock(Kind::Mutex, 0x1000).unwrap().0, first);
+        profile.record_first_taken(0x1000, old);
+        profile.record_wait(lock, 100, 1, false);
+        profile.record_origin(0x1000, new);
+        profile.record_first_taken(0x1000, new);
+        assert!(profile.find_lock(Kind::Mutex, 0x1000).is_none());
+        let (second, _) = profile.lock(Kind::Mutex, 0x1000).unwrap();
+        assert_ne!(second, first);
+        assert_eq!(Lock::parts(lock.identity.load(Relaxed)).1, old);
+        assert_eq!(lock.first_taken.load(Relaxed), old);
+    }
+
+    #[test]
     fn weights_sum_to_time_waited() {
         // A wait of 100 us is sampled with probability 1/10 at a period of 1 ms.
         assert_eq!(weight(100_000, 1_000_000), (1_000_000, 10 * COUNT_UNIT));
@@ -283,8 +384,10 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for turn in 0..20_000_u64 {
+                        let kind = if turn % 2 == 0 { Kind::Mutex } else { Kind::Cond };
                         let (index, lock) =
-                            profile.lock(Kind::Mutex, 64 + 8 * (turn as usize % 50)).unwrap();
+                            profile.lock(kind, 64 + 8 * (turn as usize % 25)).unwrap();
+                        assert_eq!(lock.kind(), Some(kind));
                         profile.record_wait(lock, 10, turn, false);
                         let stack = profile.stack(&[turn % 7 + 1, 9], 0);
                         profile.add_sample(index, (stack, 0), 10, COUNT_UNIT);

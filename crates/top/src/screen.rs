@@ -11,7 +11,7 @@ use ratatui::backend::TermionBackend;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use unconvoy_cli::top::target;
-use unconvoy_cli::top::watcher::Watcher;
+use unconvoy_cli::top::watcher::{RENEWAL, Watcher};
 use unconvoy_terminal::Taken;
 
 use crate::keys::{Key, keys};
@@ -50,7 +50,10 @@ pub fn show(pid: Option<u32>, interval: Duration) -> anyhow::Result<()> {
     let mut due = Instant::now() + interval.min(Duration::from_millis(500));
     while !ends.load(Relaxed) {
         terminal.draw(|frame| picture::draw(&state, frame.area(), frame.buffer_mut()))?;
-        let wait = due.saturating_duration_since(Instant::now());
+        if let Some(watcher) = &mut watcher {
+            watcher.renew();
+        }
+        let wait = due.saturating_duration_since(Instant::now()).min(RENEWAL);
         for key in typed(&wakes, wait)? {
             match state.press(key) {
                 Action::Draw => {}

@@ -210,10 +210,10 @@ mod tests {
 
     fn record(profile: &Profile, locks: &[(u64, u64, u64)]) {
         for (index, &(address, origin, first_taken)) in locks.iter().enumerate() {
-            let (_, lock) = profile.lock(Kind::Mutex, address as usize).unwrap();
-            profile.record_wait(lock, 1_000_000 - index as u64, 1, false);
             profile.record_origin(address as usize, profile.stack(&[origin], 0));
             profile.record_first_taken(address as usize, profile.stack(&[first_taken], 0));
+            let (_, lock) = profile.lock(Kind::Mutex, address as usize).unwrap();
+            profile.record_wait(lock, 1_000_000 - index as u64, 1, false);
         }
     }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 
 use super::subject::{Futex, Region, Subject, Thread};
-use crate::profile::outside::target::{Mapping, Target};
+use crate::profile::outside::target::{Mapping, Target, UNKNOWN_FILE};
 use crate::profile::outside::unwind::Registers;
 
 /// Longest wait for a thread to stop.
@@ -129,7 +129,8 @@ impl Subject for Process {
 
     fn open(&self, region: &Region) -> Option<File> {
         let Region { start, end, offset, is_code, path, .. } = region.clone();
-        self.target.open_mapped(&Mapping { start, end, offset, is_code, path })
+        let file = UNKNOWN_FILE.into();
+        self.target.open_mapped(&Mapping { start, end, offset, is_code, path, file })
     }
 
     fn threads(&self) -> &[Thread] {

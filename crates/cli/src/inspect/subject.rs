@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use crate::profile::outside::target::Mapping;
+use crate::profile::outside::target::{Mapping, UNKNOWN_FILE};
 use crate::profile::outside::unwind::{MappedFiles, Registers};
 
 /// The system call in which a thread waits at a futex.
@@ -113,6 +113,7 @@ impl MappedFiles for Files<'_> {
             offset: region.offset,
             is_code: region.is_code,
             path: region.path.clone(),
+            file: UNKNOWN_FILE.into(),
         };
         regions.map(mapping).collect()
     }

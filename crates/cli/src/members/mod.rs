@@ -111,6 +111,9 @@ fn followed<'a>(frames: impl Iterator<Item = Frame<'a>>, lock: LockType) -> Opti
 /// Names the lock at `address` in a static class object or array: `queues[].lock`.
 pub fn static_member(file: &DebugFile, address: u64, lock: LockType) -> Option<String> {
     let (name, start, of) = file.variable_at(address)?;
+    if address - start >= types::extent(file, of)? {
+        return None; // between two variables
+    }
     let (of, is_array) = types::element(file, of)?;
     let offset = (address - start).checked_rem(types::size(file, of)?)?;
     let array = if is_array { "[]" } else { "" };

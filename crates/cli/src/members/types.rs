@@ -5,8 +5,12 @@ use gimli::{AttributeValue, constants as dw};
 use super::file::{At, DebugFile};
 use super::lock::LockType;
 
-/// Greatest depth of nested members that is searched.
+/// Greatest depth of nested members and arrays that is searched. The types of a damaged file may
+/// contain themselves.
 const DEEPEST: usize = 8;
+
+/// Greatest number of members that are searched for locks.
+const MOST_MEMBERS: usize = 10_000;
 
 /// A member of a class, at any depth.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,23 +90,32 @@ fn parts(file: &DebugFile, class: At) -> Vec<(At, u64, At)> {
 pub fn element(file: &DebugFile, at: At) -> Option<(At, bool)> {
     let mut at = plain(file, at)?;
     let mut is_array = false;
-    while file.entry(at)?.tag() == dw::DW_TAG_array_type {
+    for _ in 0..DEEPEST {
+        if file.entry(at)?.tag() != dw::DW_TAG_array_type {
+            return Some((at, is_array));
+        }
         at = plain(file, file.follow(at, dw::DW_AT_type)?)?;
         is_array = true;
     }
-    Some((at, is_array))
+    None
 }
 
 /// The size of a type in bytes, arrays included.
-fn extent(file: &DebugFile, at: At) -> Option<u64> {
+pub fn extent(file: &DebugFile, at: At) -> Option<u64> {
+    extent_within(file, at, DEEPEST)
+}
+
+/// As [`extent`], if arrays are nested at most this deep.
+fn extent_within(file: &DebugFile, at: At, depth: usize) -> Option<u64> {
     let at = plain(file, at)?;
     if file.entry(at)?.tag() != dw::DW_TAG_array_type {
         return size(file, at);
     }
-    let of_element = extent(file, file.follow(at, dw::DW_AT_type)?)?;
+    let of_element = file.follow(at, dw::DW_AT_type)?;
+    let of_element = extent_within(file, of_element, depth.checked_sub(1)?)?;
     let dimensions = file.children(at).into_iter();
     let count = |at| {
-        let from_bound = || Some(number(file, at, dw::DW_AT_upper_bound)? + 1);
+        let from_bound = || number(file, at, dw::DW_AT_upper_bound)?.checked_add(1);
         number(file, at, dw::DW_AT_count).or_else(from_bound)
     };
     let total = dimensions.filter_map(count).try_fold(of_element, u64::checked_mul);
@@ -130,7 +143,7 @@ fn walk(file: &DebugFile, class: At, offset: u64, lock: LockType) -> Option<(At,
     let (mut class, mut offset) = (class, offset);
     for _ in 0..DEEPEST {
         let (at, start, of) = parts(file, class).into_iter().find(|&(_, start, of)| {
-            let end = extent(file, of).map(|size| start + size.max(1));
+            let end = extent(file, of).map(|size| start.saturating_add(size.max(1)));
             start <= offset && end.is_some_and(|end| offset < end)
         })?;
         offset -= start;
@@ -161,32 +174,39 @@ fn walk(file: &DebugFile, class: At, offset: u64, lock: LockType) -> Option<(At,
 
 /// The offsets of the locks of a type in a class: at most two, since a third would not matter.
 pub fn locks_in(file: &DebugFile, class: At, lock: LockType) -> Vec<u64> {
-    let mut found = Vec::new();
-    search(file, class, 0, lock, 0, &mut found);
-    found
+    let mut search = Search { file, lock, found: Vec::new(), members: 0 };
+    search.class(class, 0, 0);
+    search.found
 }
 
-fn search(
-    file: &DebugFile,
-    class: At,
-    base: u64,
+struct Search<'a> {
+    file: &'a DebugFile,
     lock: LockType,
-    depth: usize,
-    found: &mut Vec<u64>,
-) {
-    for (_, start, of) in parts(file, class) {
-        if found.len() > 1 || depth > DEEPEST {
-            return;
-        }
-        if is_lock(file, of, lock) {
-            found.push(base + start);
-            continue;
-        }
-        let Some((of, is_array)) = element(file, of) else { continue };
-        if is_class(file, of) && size(file, of) >= Some(lock.size()) {
-            search(file, of, base + start, lock, depth + 1, found);
-        } else if is_array && is_lock(file, of, lock) {
-            found.push(base + start);
+    found: Vec<u64>,
+    /// Number of searched members.
+    members: usize,
+}
+
+impl Search<'_> {
+    /// Searches a class at `base` bytes from the start of the outermost one.
+    fn class(&mut self, class: At, base: u64, depth: usize) {
+        let Search { file, lock, .. } = *self;
+        for (_, start, of) in parts(file, class) {
+            self.members += 1;
+            if self.found.len() > 1 || depth > DEEPEST || self.members > MOST_MEMBERS {
+                return;
+            }
+            let at = base.saturating_add(start);
+            if is_lock(file, of, lock) {
+                self.found.push(at);
+                continue;
+            }
+            let Some((of, is_array)) = element(file, of) else { continue };
+            if is_class(file, of) && size(file, of) >= Some(lock.size()) {
+                self.class(of, at, depth + 1);
+            } else if is_array && is_lock(file, of, lock) {
+                self.found.push(at);
+            }
         }
     }
 }

@@ -61,6 +61,15 @@ fn stored(address: Value) -> Option<Value> {
 /// Evaluates an expression; `None` if it is not one of the simple expressions that compilers write
 /// for pointers.
 pub fn evaluate(expression: Expression<Bytes>, encoding: Encoding) -> Option<Place> {
+    evaluate_part(expression, encoding, false)
+}
+
+/// As [`evaluate`], for a whole expression or one inside another. Only whole ones have inner ones.
+fn evaluate_part(
+    expression: Expression<Bytes>,
+    encoding: Encoding,
+    is_inner: bool,
+) -> Option<Place> {
     let mut operations = expression.operations(encoding);
     let mut top: Option<Value> = None;
     let mut is_value = false;
@@ -84,9 +93,9 @@ pub fn evaluate(expression: Expression<Bytes>, encoding: Encoding) -> Option<Pla
                 let offset = before.offset.wrapping_add(value.cast_signed());
                 top = Some(Value { offset, ..before });
             }
-            Operation::EntryValue { expression } if top.is_none() => {
+            Operation::EntryValue { expression } if top.is_none() && !is_inner => {
                 let Place::Is(Value { root: Root::Register(register), offset: 0 }) =
-                    evaluate(Expression(expression), encoding)?
+                    evaluate_part(Expression(expression), encoding, true)?
                 else {
                     return None;
                 };
@@ -125,5 +134,23 @@ mod tests {
         assert_eq!(of(&[0x73, 16, 0x06, 0x9f]), is(Root::Stored(3, 16), 0));
         // DW_OP_lit1, DW_OP_mul, and nothing
         assert_eq!((of(&[0x31, 0x1e]), of(&[])), (None, None));
+    }
+
+    #[test]
+    fn deeply_nested_expression_is_rejected() {
+        let mut bytes = vec![0x55];
+        for _ in 0..100_000 {
+            let mut length = bytes.len();
+            let mut outer = vec![0xa3];
+            while length >= 0x80 {
+                outer.push(length as u8 | 0x80);
+                length >>= 7;
+            }
+            outer.push(length as u8);
+            // In reverse, so that each turn appends a few bytes.
+            bytes.extend(outer.into_iter().rev());
+        }
+        bytes.reverse();
+        assert_eq!(of(&bytes), None);
     }
 }

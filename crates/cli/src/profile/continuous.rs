@@ -7,6 +7,9 @@
 //!
 //! A descriptor of each file stays open: a process that replaces its program by `exec` removes its
 //! file, whose last state is then read from there.
+//!
+//! A service may start processes without end, so of those that have ended only the files that the
+//! report at the end needs stay: those of the processes that waited longest.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -42,14 +45,16 @@ pub struct Continuous {
 }
 
 impl Continuous {
-    /// Starts to write profiles. `files` lists the files that the program's processes record into.
+    /// Starts to write profiles. `file` is that of the process that the command starts, and `most`
+    /// the number of files of ended processes that stay; `files` lists the files that all processes
+    /// record into.
     ///
     /// # Errors
     ///
     /// The thread cannot be started.
     pub fn start(
         intervals: Intervals,
-        file: PathBuf,
+        (file, most): (PathBuf, usize),
         begin_unix_ns: u64,
         files: impl Fn() -> Vec<PathBuf> + Send + 'static,
     ) -> std::io::Result<Self> {
@@ -60,6 +65,8 @@ impl Continuous {
             file,
             begin_unix_ns,
             sources: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            most,
             builds: BTreeMap::new(),
             has_failed: false,
         };
@@ -85,6 +92,12 @@ struct Source {
     until_ns: u64,
 }
 
+/// A file of a process that has ended.
+struct Ended {
+    inode: u64,
+    waited_ns: [u64; 2],
+}
+
 struct Writer {
     host: String,
     intervals: Intervals,
@@ -93,6 +106,10 @@ struct Writer {
     /// Older files are of an earlier run.
     begin_unix_ns: u64,
     sources: BTreeMap<PathBuf, Source>,
+    /// Files of ended processes.
+    ended: BTreeMap<PathBuf, Ended>,
+    /// Greatest number of these.
+    most: usize,
     /// Build ids of programs.
     builds: BTreeMap<PathBuf, String>,
     /// Whether a profile could not be written.
@@ -117,9 +134,12 @@ impl Writer {
         for path in paths {
             let Ok(file) = File::open(path) else { continue };
             let inode = file.metadata().map_or(0, |metadata| metadata.ino());
-            if self.sources.get(path).is_some_and(|source| source.inode == inode) {
+            let known = self.sources.get(path).map(|source| source.inode);
+            let known = known.or(self.ended.get(path).map(|ended| ended.inode));
+            if known == Some(inode) {
                 continue;
             }
+            self.ended.remove(path);
             let new = Source { file, inode, last: None, until_ns: 0 };
             if let Some(mut replaced) = self.sources.insert(path.clone(), new) {
                 self.write_interval(&mut replaced);
@@ -130,10 +150,17 @@ impl Writer {
             let has_ended = path != self.file && has_ended(&path);
             self.write_interval(&mut source);
             if has_ended {
-                let _ = std::fs::remove_file(&path);
+                let waited_ns = source.last.as_ref().map(Recorded::waited_ns).unwrap_or_default();
+                self.ended.insert(path, Ended { inode: source.inode, waited_ns });
             } else {
                 self.sources.insert(path, source);
             }
+        }
+        while self.ended.len() > self.most {
+            let least = self.ended.iter().min_by_key(|(_, ended)| ended.waited_ns);
+            let Some(path) = least.map(|(path, _)| path.clone()) else { break };
+            self.ended.remove(&path);
+            let _ = std::fs::remove_file(&path);
         }
         rotate(&self.intervals.to, self.intervals.keep);
     }

@@ -22,6 +22,7 @@ pub(crate) mod remarks;
 pub(crate) mod report;
 pub(crate) mod rows;
 mod samples;
+pub(crate) mod sources;
 pub(crate) mod text;
 
 use std::ffi::OsString;

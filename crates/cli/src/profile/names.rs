@@ -7,6 +7,7 @@ use unconvoy_profile::read::WaitedLock;
 use unconvoy_profile::{Kind, Recorded, Source};
 
 use super::kernel::names::KernelNames;
+use super::sources;
 use crate::images::{Images, Mapping};
 use crate::kinds;
 use crate::members::LockType;
@@ -36,7 +37,9 @@ pub fn of_files(recorded: &Recorded, path: impl Fn(&Path) -> PathBuf) -> Rc<name
         path: path(&one.path),
     };
     let mappings: Vec<Mapping> = recorded.mappings.iter().map(mapping).collect();
-    Rc::new(names::Names::new(Images::new(&mappings)))
+    let place =
+        |index: usize| sources::locate(recorded, &recorded.mappings[index], &mappings[index].path);
+    Rc::new(names::Names::new(Images::located(&mappings, place)))
 }
 
 impl<'a> Names<'a> {

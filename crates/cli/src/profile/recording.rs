@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 use unconvoy::catalogue::environment;
+use unconvoy::primitive::{Clock as _, Native};
 use unconvoy_measure::child::{Outcome, Running, describe};
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::output::complain;
@@ -30,6 +31,9 @@ use crate::refusal::Refusal;
 
 /// Period of a profile that few seconds must suffice for.
 const SHORT_PERIOD_MS: f64 = 0.1;
+
+/// Greatest number of processes that are remarked beside the one of the report.
+const MOST_REMARKS: usize = 5;
 
 /// One run of the program.
 pub struct Recording {
@@ -82,14 +86,17 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
     let continuous = args.intervals().map(|intervals| {
         let listed = file.clone();
         let files = move || files_of(&listed).unwrap_or_default();
-        Continuous::start(intervals, file.clone(), begin_unix_ns, files)
+        let most = if args.output.is_some() { usize::MAX } else { 1 + MOST_REMARKS };
+        Continuous::start(intervals, (file.clone(), most), begin_unix_ns, files)
     });
     let continuous = continuous.transpose()?;
-    let mut observer = None;
+    let (mut observer, mut process) = (None, 0);
     let ended = child::run_observed(&mut command, None, &interrupts, |pid| {
+        process = pid;
         observer = Observer::start(pid);
     })
     .map_err(|error| Refusal::not_started(program, &error))?;
+    let end_ns = Native::now();
     let observed = observer.map(Observer::finish);
     if let Some(continuous) = continuous {
         continuous.finish();
@@ -103,6 +110,9 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
         }
     }
     for (path, recorded) in &mut found {
+        if recorded.pid == process {
+            recorded.end_killed(end_ns, path).with_context(|| cannot_write(path))?;
+        }
         if let Some(observed) = observed.as_ref().filter(|it| it.pid == recorded.pid) {
             recorded.observed = observed.of(recorded);
             recorded.observed.keep(path).with_context(|| cannot_write(path))?;
@@ -115,7 +125,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
 /// Chooses the file to record into; returns it with its folder if that is temporary.
 fn file(kept: Option<&Path>) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
     if let Some(file) = kept {
-        let _ = std::fs::remove_file(file); // a profile of an earlier run
+        // The library replaces a profile of an earlier run, once the program has started.
         return Ok((std::path::absolute(file)?, None));
     }
     let folder = output_file::temporary("unconvoy-profile-")?;
@@ -178,11 +188,17 @@ pub fn run_silently(
     let command = command(program, (None, None), SHORT_PERIOD_MS, interposer, &file);
     let not_started = |error| Refusal::not_started(&program[0], &error);
     let running = Running::start(command).map_err(not_started)?;
-    let observer = Observer::start(running.id());
+    let process = running.id();
+    let observer = Observer::start(process);
     let ended = running.finish(Some(limit), interrupts);
+    let end_ns = Native::now();
     let observed = observer.map(Observer::finish);
     let mut found = recorded_since(&file, 0)?.into_iter();
-    let main = found.next().map(|(_, mut recorded)| {
+    let main = found.next().map(|(path, mut recorded)| {
+        if recorded.pid == process {
+            // Without room for it in the file, it is known here.
+            let _ = recorded.end_killed(end_ns, &path);
+        }
         if let Some(observed) = observed.filter(|it| it.pid == recorded.pid) {
             recorded.observed = observed.of(&recorded);
         }
@@ -193,7 +209,8 @@ pub fn run_silently(
 
 /// The profiles of this run, FILE and those of child processes, FILE.PID. The process that waited
 /// longest for locks comes first. Among processes without such waits, the process that waited
-/// longest on condition variables comes first.
+/// longest on condition variables comes first: a server that forks waits for its workers for longer
+/// than they wait for their locks.
 fn recorded_since(file: &Path, begin_unix_ns: u64) -> anyhow::Result<Vec<(PathBuf, Recorded)>> {
     let mut found = Vec::new();
     for path in files_of(file)? {
@@ -204,17 +221,8 @@ fn recorded_since(file: &Path, begin_unix_ns: u64) -> anyhow::Result<Vec<(PathBu
             found.push((path, recorded));
         }
     }
-    found.sort_by_key(|(path, recorded)| (Reverse(waited_ns(recorded)), path.clone()));
+    found.sort_by_key(|(path, recorded)| (Reverse(recorded.waited_ns()), path.clone()));
     Ok(found)
-}
-
-/// Time that the process waited for locks, and time that it waited on condition variables. A server
-/// that forks waits for its workers for longer than they wait for their locks.
-fn waited_ns(recorded: &Recorded) -> [u64; 2] {
-    [true, false].map(|is_lock| {
-        let of_kind = recorded.locks.iter().filter(|lock| lock.kind.is_lock() == is_lock);
-        of_kind.map(|lock| lock.wait_ns).sum()
-    })
 }
 
 /// What a report on one process leaves out: the other processes that waited.
@@ -230,7 +238,7 @@ fn remarks_on_others(others: &[(PathBuf, Recorded)], is_kept: bool) -> Vec<Strin
         let program = other.program.display();
         format!("Process {} ({program}) also waited {waits} times: {place}.", other.pid)
     };
-    waited.take(5).map(remark).collect()
+    waited.take(MOST_REMARKS).map(remark).collect()
 }
 
 /// The files of a run: FILE and FILE.PID.

@@ -9,6 +9,7 @@ use unconvoy_profile::{Recorded, Source};
 use crate::debug_files;
 
 use super::report::Report;
+use super::sources;
 
 /// Libraries that implement locks without pthread objects, and names of these locks.
 const OWN_LOCKS: [(&str, &str); 2] =
@@ -34,7 +35,11 @@ pub const KERNEL: &str = "kernel";
 pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
     let mut remarks = Vec::new();
     let is_inside = recorded.source == Source::Interposer;
-    if !recorded.has_ended && is_inside {
+    if recorded.was_killed {
+        remarks.push(
+            "The program ended by a signal or by _exit: its last waits may be missing.".into(),
+        );
+    } else if !recorded.has_ended && is_inside {
         remarks
             .push("The program was killed or is still running: this is its profile so far.".into());
     }
@@ -94,10 +99,20 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
             remarks.push(format!("Not in this profile: {locks}, which are not pthread objects."));
         }
     }
-    for name in files_without_symbols(report) {
+    let gone = match recorded.source {
+        Source::Kernel => BTreeSet::new(),
+        Source::Interposer | Source::Outside => sources::gone(recorded, Path::to_path_buf),
+    };
+    for name in shown_by_offset(report, &gone) {
+        remarks.push(format!(
+            "No names for {name}, which was replaced or removed since the process mapped it: \
+             record again."
+        ));
+    }
+    for name in files_without_symbols(report).difference(&gone) {
         let paths = recorded.mappings.iter().map(|mapping| &*mapping.path);
         let mut paths = paths.chain([&*recorded.program]);
-        let path = paths.find(|path| path.file_name().is_some_and(|it| *it == *name));
+        let path = paths.find(|path| path.file_name().is_some_and(|it| *it == **name));
         remarks.push(match path.and_then(|path| Some((path, package_of(path)?))) {
             Some((path, package)) => format!(
                 "No symbols for {name}: install {package}-dbgsym from the debug archive, or run \
@@ -167,6 +182,17 @@ fn package_of(file: &Path) -> Option<String> {
         let text = String::from_utf8(output.stdout).ok()?;
         Some(text.split_once(':')?.0.to_string())
     })
+}
+
+/// Those of the files at least one of whose addresses is in the report without a name.
+pub fn shown_by_offset<'a>(report: &Report, files: &'a BTreeSet<String>) -> Vec<&'a String> {
+    let places = report.waiters.iter().chain(&report.holders).map(|place| &place.place);
+    let shown: Vec<&String> = places.chain(report.locks.iter().map(|row| &row.name)).collect();
+    let is_shown = |name: &&String| {
+        let start = format!("{name}+0x");
+        shown.iter().any(|text| text.contains(&start))
+    };
+    files.iter().filter(is_shown).collect()
 }
 
 /// The files of places without a symbol.

@@ -107,7 +107,7 @@ pub fn top(args: &TopArgs) -> anyhow::Result<u8> {
         },
     };
     let mut watcher = Watcher::open(pid)?;
-    std::thread::sleep(Duration::from_secs_f64(args.interval));
+    watcher.wait(Duration::from_secs_f64(args.interval));
     let snapshot = watcher.look()?;
     if args.json {
         print(&format!("{}\n", serde_json::to_string_pretty(&snapshot)?))?;

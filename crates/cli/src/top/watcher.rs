@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use unconvoy_profile::page::Page;
@@ -16,7 +16,13 @@ use crate::messages::top as messages;
 use crate::names;
 use crate::profile::names::{Names, of_files};
 use crate::profile::options::Sort;
+use crate::profile::remarks::shown_by_offset;
 use crate::profile::report::Report;
+use crate::profile::sources;
+
+/// Longest time between two requests to record. It leaves some of the process's patience
+/// ([`PATIENCE_NS`](unconvoy_profile::page::PATIENCE_NS)) for a machine without a free processor.
+pub const RENEWAL: Duration = Duration::from_secs(2);
 
 /// Schema of the JSON snapshot.
 const SCHEMA: &str = "unconvoy-top-1";
@@ -97,6 +103,27 @@ impl Watcher {
         Ok(())
     }
 
+    /// Asks the process to go on recording. Due once per [`RENEWAL`] between snapshots.
+    pub fn renew(&mut self) {
+        if !self.target.has_ended() {
+            // The next snapshot fails for the same reason.
+            let _ = self.attach();
+        }
+    }
+
+    /// Lets the process record for this long.
+    pub fn wait(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.min(RENEWAL));
+            if left <= RENEWAL {
+                return;
+            }
+            self.renew();
+        }
+    }
+
     /// What happened since the last snapshot.
     ///
     /// # Errors
@@ -152,6 +179,9 @@ impl Watcher {
         snapshot.locks = locks.map(Lock::of).collect();
         snapshot.waits = snapshot.locks.iter().map(|lock| lock.waits).sum();
         snapshot.waited_ns = snapshot.locks.iter().map(|lock| lock.waited_ns).sum();
+        let gone = sources::gone(&recent, |path| self.target.path(path));
+        let shown = shown_by_offset(&report, &gone).into_iter();
+        snapshot.remarks.extend(shown.map(|name| messages::file_is_gone(name)));
         if recent.has_registered || !recent.unwinds {
             snapshot.remarks.push(messages::has_no_stacks());
         }

@@ -1,6 +1,7 @@
 //! A profile with known content.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -43,12 +44,37 @@ impl Known {
         };
         text(&profile.header.lock, "libc");
         text(&profile.header.program, program.to_str().unwrap());
-        let end = BASE + 0x10_0000;
-        let maps = format!("{BASE:x}-{end:x} r-xp 00000000 08:01 5 {}\n", program.display());
-        text(&profile.modules, &maps);
-        profile.header.modules_used.store(maps.len() as u32, Relaxed);
         let symbols = symbols(&program);
-        Known { stage, profile, symbols }
+        let known = Known { stage, profile, symbols };
+        known.list(&[(BASE, "00:00 0")]);
+        known
+    }
+
+    /// Lists the program's file as mapped at these addresses, with its device and inode.
+    fn list(&self, mapped: &[(u64, &str)]) {
+        let path = self.stage.path("server");
+        let path = path.display();
+        let line = |(start, file): &(u64, &str)| {
+            let end = start + 0x10_0000;
+            format!("{start:x}-{end:x} r-xp 00000000 {file} {path}\n")
+        };
+        let lines: String = mapped.iter().map(line).collect();
+        let to = self.profile.modules.iter();
+        to.zip(lines.bytes()).for_each(|(to, byte)| to.store(byte, Relaxed));
+        self.profile.header.modules_used.store(lines.len() as u32, Relaxed);
+    }
+
+    /// Lists the program's file with an inode that is `added` beyond its own.
+    pub fn with_inode(&self, added: u64) {
+        let found = std::fs::metadata(self.stage.path("server")).unwrap();
+        let (major, minor) = (libc::major(found.dev()), libc::minor(found.dev()));
+        self.list(&[(BASE, &format!("{major:x}:{minor:x} {}", found.ino() + added))]);
+    }
+
+    /// Lists the program's file at this number of addresses.
+    pub fn with_mappings(&self, number: u64) {
+        let mapped: Vec<_> = (0..number).map(|at| (BASE + at * 0x100_0000, "00:00 0")).collect();
+        self.list(&mapped);
     }
 
     pub fn address(&self, name: &str) -> u64 {
@@ -63,13 +89,13 @@ impl Known {
         let origin = self.profile.stack(&[self.address("main") + 2], 0);
         let queue = self.address("queue_lock") as usize;
         for (address, ns) in [(queue, 30_000_000), (0x1000, 6_000_000), (0x2000, 4_000_000)] {
+            if address < 0x3000 {
+                self.profile.record_origin(address, origin);
+            }
             let (index, lock) = self.profile.lock(Kind::Mutex, address).unwrap();
             self.profile.record_wait(lock, ns, 1_000, false);
             self.profile.record_hold(lock, 1_000_000);
             self.profile.add_sample(index, (waiter, holder), ns, COUNT_UNIT);
-            if address < 0x3000 {
-                self.profile.record_origin(address, origin);
-            }
         }
         let (index, cond) = self.profile.lock(Kind::Cond, queue + 4).unwrap();
         self.profile.record_wait(cond, 900_000_000, 1_000, false);

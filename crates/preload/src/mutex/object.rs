@@ -291,7 +291,7 @@ impl Mutex {
     /// The state is held.
     #[inline(always)]
     pub(super) unsafe fn release(&self, route: Route) {
-        let releasing = profile::releasing(self.address());
+        let releasing = profile::releasing(profile::Kind::Mutex, self.address());
         if route == Route::DIRECT {
             // SAFETY: held, and the default pair has served it since the first lock.
             unsafe {
@@ -301,7 +301,7 @@ impl Mutex {
             }
         } else {
             if route.is_counted() {
-                stats::released(self.address());
+                stats::released(Recorded::Mutex, self.address());
             }
             // SAFETY: held, and this pair has served it since the first lock.
             unsafe { (self.pair().release)(self.words()) };

@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use unconvoy_locks::primitive::{Clock as _, Native};
 use unconvoy_profile::layout::Lock;
-use unconvoy_profile::{Profile, mix};
+use unconvoy_profile::{Kind, Profile, mix};
 
 use super::state::{generation, get};
 use super::{estimate, stack};
@@ -219,18 +219,18 @@ pub(crate) struct Releasing {
     first: u32,
 }
 
-/// Prepares the release of the lock at `address`. The caller holds the lock, releases it, and then
+/// Prepares the release of the lock of this kind at `address`. The caller holds the lock, releases it, and then
 /// calls [`Releasing::released`].
 #[inline]
-pub(crate) fn releasing(address: usize) -> Option<Releasing> {
+pub(crate) fn releasing(kind: Kind, address: usize) -> Option<Releasing> {
     let profile = get()?;
-    if PENDING.load(Relaxed) == 0 { None } else { take(profile, address) }
+    if PENDING.load(Relaxed) == 0 { None } else { take(profile, kind, address) }
 }
 
-/// Ends the measured hold of the lock at `address`. The release that follows answers no requests.
+/// Ends the measured hold of the mutex at `address`. The release that follows answers no requests.
 pub(crate) fn end_hold(address: usize) {
     if let Some(profile) = get().filter(|_| PENDING.load(Relaxed) != 0)
-        && let Some(found) = profile.find_lock(address)
+        && let Some(found) = profile.find_lock(Kind::Mutex, address)
     {
         record_hold(profile, found);
     }
@@ -253,8 +253,8 @@ fn record_hold(profile: &Profile, (index, lock): (u32, &Lock)) {
 }
 
 #[cold]
-fn take(profile: &'static Profile, address: usize) -> Option<Releasing> {
-    let (index, lock) = profile.find_lock(address)?;
+fn take(profile: &'static Profile, kind: Kind, address: usize) -> Option<Releasing> {
+    let (index, lock) = profile.find_lock(kind, address)?;
     record_hold(profile, (index, lock));
     if lock.asking.load(Relaxed) == 0 || stack::is_unwinding() {
         return None;

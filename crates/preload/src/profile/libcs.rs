@@ -171,7 +171,7 @@ impl Observed {
         if ended::is_kept(self.address) {
             return self.unlock_after_wait(unlock);
         }
-        let releasing = releasing(self.address);
+        let releasing = releasing(self.kind, self.address);
         let result = unlock();
         if let Some(releasing) = releasing {
             releasing.released();
@@ -181,7 +181,7 @@ impl Observed {
 
     /// Unlocks a lock that the calling thread has waited for.
     fn unlock_after_wait(self, unlock: impl Fn() -> c_int) -> c_int {
-        let releasing = releasing(self.address);
+        let releasing = releasing(self.kind, self.address);
         let hold_end = ended::hold_end();
         let result = unlock();
         if let Some(releasing) = releasing {

@@ -23,7 +23,6 @@ use syscalls::{Errno, Sysno, syscall};
 use unconvoy_locks::catalogue::environment;
 use unconvoy_locks::primitive::{Clock as _, Native, Threads as _};
 use unconvoy_locks::runtime::{self, load_control};
-use unconvoy_profile::layout::TIME_SHIFT;
 use unconvoy_profile::{Kind, Profile};
 
 use super::classes::{CLASSES, Class, Classes};
@@ -240,9 +239,7 @@ fn add_up(profile: &Profile, classes: &mut Classes, sums: &mut [Sums]) {
     classes.begin();
     sums.fill(NOTHING);
     for (index, lock) in profile.locks.iter().enumerate() {
-        let Some(kind) = Kind::of(lock.kind.load(Relaxed) & ((1 << TIME_SHIFT) - 1)) else {
-            continue;
-        };
+        let Some(kind) = lock.kind() else { continue };
         if !kind.is_lock() || lock.waits.load(Acquire) == 0 {
             continue;
         }

@@ -192,8 +192,14 @@ pub fn fill(
     let frames: Vec<Vec<u64>> =
         recorder.callers.iter().map(|caller| named.frames(caller)).collect();
     let stack_of = |caller: usize| profile.stack(&frames[caller], 0);
+    let mut indices = HashMap::new();
     for (address, counts) in &collected.locks {
-        let Some((_, lock)) = profile.lock(kind(counts.flags), *address as usize) else {
+        let variable = symbols.variable(*address).or(counts.member());
+        if let Some(variable) = variable {
+            let name = named.address(variable, 0);
+            profile.record_origin(*address as usize, profile.stack(&[name], 0));
+        }
+        let Some((index, lock)) = profile.lock(kind(counts.flags), *address as usize) else {
             profile.header.lost_waits.fetch_add(counts.waits as u32, Relaxed);
             continue;
         };
@@ -207,21 +213,17 @@ pub fn fill(
             let counts = histograms.waits.iter().zip(counts.wait_counts);
             counts.for_each(|(to, count)| to.store(count, Relaxed));
         }
-        let variable = symbols.variable(*address).or(counts.member());
-        if let Some(variable) = variable {
-            let name = named.address(variable, 0);
-            profile.record_origin(*address as usize, profile.stack(&[name], 0));
-        }
+        indices.insert(*address, index);
         if let Some(&first) = recorder.firsts.get(address) {
             lock.first_stack.store(stack_of(first), Relaxed);
         }
     }
     for (&(lock, caller), sum) in &recorder.sums {
-        let Some((index, _)) = profile.find_lock(lock as usize) else { continue };
+        let Some(&index) = indices.get(&lock) else { continue };
         profile.add_samples(index, (stack_of(caller), 0), (sum.ns, sum.count), sum.samples);
     }
     for wait in &recorder.longest {
-        let Some((index, _)) = profile.find_lock(wait.lock as usize) else { continue };
+        let Some(&index) = indices.get(&wait.lock) else { continue };
         let stack = stack_of(wait.caller);
         profile.record_long_wait(wait.ns, wait.end, index, stack, wait.thread);
     }

@@ -44,9 +44,10 @@ pub fn address(number: usize, offset: u64) -> u64 {
     ((number as u64 + 1) << SHIFT) + offset.min((1 << SHIFT) - 1)
 }
 
-/// The line of a name.
+/// The line of a name. A process may give itself a name with line breaks, which would end the line.
 pub fn line(number: usize, name: &str) -> String {
     let start = address(number, 0);
+    let name = name.replace(char::is_control, "?");
     format!("{start:x}-{:x} r-xp 00000000 00:00 0 /{name}\n", start + (1 << SHIFT))
 }
 
@@ -115,5 +116,18 @@ impl<'a> KernelNames<'a> {
         let frames = self.recorded.stack(stack).iter().rev();
         let names: Vec<String> = frames.map(|&frame| self.name(frame).to_string()).collect();
         if names.is_empty() { vec![UNKNOWN.to_string()] } else { names }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_with_line_break_stays_one_line() {
+        assert_eq!(
+            line(0, "a\n0-fffff 0\0/b"),
+            "10000-20000 r-xp 00000000 00:00 0 /a?0-fffff 0?/b\n"
+        );
     }
 }

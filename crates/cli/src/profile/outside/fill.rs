@@ -71,13 +71,13 @@ pub fn fill(
     }
     for (&address, &(_, stack)) in &recorder.firsts {
         let Object { kind, address } = objects.at(address, stack);
-        if let Some((_, lock)) = profile.find_lock(address as usize) {
+        if let Some((_, lock)) = profile.find_lock(kind, address as usize) {
             lock.first_stack.store(stack_of(kind, stack), Relaxed);
         }
     }
     for (&(address, waiter, holder), sum) in &recorder.sums {
         let Object { kind, address } = objects.at(address, waiter);
-        let Some((index, lock)) = profile.find_lock(address as usize) else { continue };
+        let Some((index, lock)) = profile.find_lock(kind, address as usize) else { continue };
         if lock.first_stack.load(Relaxed) == 0 {
             lock.first_stack.store(stack_of(kind, waiter), Relaxed);
         }
@@ -88,7 +88,7 @@ pub fn fill(
     }
     for (wait, stack) in &recorder.longest {
         let Object { kind, address } = objects.at(wait.address, *stack);
-        let Some((index, _)) = profile.find_lock(address as usize) else { continue };
+        let Some((index, _)) = profile.find_lock(kind, address as usize) else { continue };
         let (ns, stack) = (wait.end - wait.begin, stack_of(kind, *stack));
         profile.record_long_wait(ns, wait.end, index, stack, wait.thread);
     }

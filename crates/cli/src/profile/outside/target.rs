@@ -30,6 +30,9 @@ pub struct Target {
     memory: Option<File>,
 }
 
+/// Device and inode of a file that are unknown.
+pub const UNKNOWN_FILE: &str = "00:00 0";
+
 /// A mapping of a part of a file that contains code, or the file's start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
@@ -39,6 +42,8 @@ pub struct Mapping {
     pub is_code: bool,
     /// Path of the file, as the process sees it.
     pub path: String,
+    /// The file's device and inode, as in the list of mappings; 0 as the inode if it is unknown.
+    pub file: String,
 }
 
 impl Target {
@@ -193,6 +198,7 @@ fn mapping(line: &str) -> Option<Mapping> {
     let access = fields.next()?;
     let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
     let offset = number(fields.next()?)?;
+    let file = format!("{} {}", fields.next()?, fields.next()?);
     let is_code = access.contains('x');
     (is_code || offset == 0).then_some(Mapping {
         start: number(start)?,
@@ -200,15 +206,16 @@ fn mapping(line: &str) -> Option<Mapping> {
         offset,
         is_code,
         path: path.to_string(),
+        file,
     })
 }
 
 impl Mapping {
     /// The line of `/proc/PID/maps` with another path.
     pub fn line(&self, path: &Path) -> String {
-        let Mapping { start, end, offset, is_code, .. } = self;
+        let Mapping { start, end, offset, is_code, file, .. } = self;
         let access = if *is_code { "r-xp" } else { "r--p" };
-        format!("{start:x}-{end:x} {access} {offset:08x} 00:00 0 {}\n", path.display())
+        format!("{start:x}-{end:x} {access} {offset:08x} {file} {}\n", path.display())
     }
 }
 
