@@ -1,10 +1,6 @@
-//! Finds the callers of this library: for the statistics, which identify a lock by the code that
-//! first took it, and for the profile's stacks.
-//!
-//! Unwinding is slow, so the statistics do it once per lock. The unwinder may itself take a lock of
-//! libgcc's through this library, but only if code was registered with `__register_frame`.
-//! Registration takes that lock first. The lock therefore has a record by then, and taking it does
-//! not enter the unwinder again.
+//! Unwinds the callers of this library: of statistics, which identify a lock by the code that first
+//! took it, and of the profile's stacks ([`unwind`](crate::profile::unwind) says when that is
+//! possible).
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -27,19 +23,6 @@ unsafe extern "C" {
     /// Set by the linker: the start of this library's image in memory, and the end of its data.
     static __ehdr_start: u8;
     static _end: u8;
-}
-
-struct Search {
-    frames: usize,
-    found: usize,
-}
-
-/// The return address of the call that entered this library; 0 if unwinding does not find it.
-pub(crate) fn of_this_library() -> usize {
-    let mut search = Search { frames: 0, found: 0 };
-    // SAFETY: the unwinder calls `visit_frame` with `search`, and only during this call.
-    unsafe { _Unwind_Backtrace(visit_frame, ptr::from_mut(&mut search).cast()) };
-    search.found
 }
 
 /// A stack being filled.
@@ -78,16 +61,4 @@ extern "C" fn add_frame(context: *mut c_void, argument: *mut c_void) -> c_int {
 /// The addresses of this library.
 fn own_image() -> core::ops::Range<usize> {
     (&raw const __ehdr_start).addr()..(&raw const _end).addr()
-}
-
-extern "C" fn visit_frame(context: *mut c_void, argument: *mut c_void) -> c_int {
-    // SAFETY: `argument` is the `Search` of `of_this_library`, which does not touch it meanwhile.
-    let search = unsafe { &mut *argument.cast::<Search>() };
-    // SAFETY: the unwinder's own context.
-    let pc = unsafe { _Unwind_GetIP(context) };
-    search.frames += 1;
-    if !own_image().contains(&pc) {
-        search.found = pc;
-    }
-    if search.found != 0 || search.frames == MOST_FRAMES { STOP } else { CONTINUE }
 }

@@ -23,15 +23,15 @@ use unconvoy_locks::primitive::{Clock as _, Native};
 use unconvoy_locks::runtime;
 use unconvoy_locks::runtime::load_control;
 
-use crate::caller;
 use crate::dispatch::Pair;
 use crate::held;
 use crate::message;
 use crate::output;
+use crate::profile;
 use crate::strategy;
 use crate::variables::variable;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
     Mutex = 1,
@@ -69,8 +69,10 @@ struct Record {
     wait_ns: AtomicU64,
     max_wait_ns: AtomicU64,
     hold_ns: AtomicU64,
-    /// When the present holder acquired the lock; with several readers, the last of them.
+    /// When the present holder acquired the lock; with several readers, the first of them.
     held_since: AtomicU64,
+    /// Number of holders of a reader-writer lock.
+    holders: AtomicU32,
     /// Return address of the first acquisition; 0 if unknown.
     first_caller: AtomicUsize,
 }
@@ -111,7 +113,9 @@ fn record_acquired(kind: Kind, address: usize, waited: Option<(u64, u32)>) {
     let Some(record) = record(kind, address) else { return };
     record.acquisitions.fetch_add(1, Relaxed);
     let now = Native::now();
-    record.held_since.store(now, Relaxed);
+    if kind != Kind::RwLock || record.holders.fetch_add(1, Relaxed) == 0 {
+        record.held_since.store(now, Relaxed);
+    }
     if let Some((since, sleeps)) = waited {
         let wait = now.saturating_sub(since);
         record.contended.fetch_add(1, Relaxed);
@@ -136,6 +140,10 @@ fn record_released(kind: Kind, address: usize) {
         held::released(address);
     }
     if let Some(record) = find(kind, address, false) {
+        let leave = |holders: u32| holders.checked_sub(1);
+        if kind == Kind::RwLock && record.holders.fetch_update(Relaxed, Relaxed, leave) != Ok(1) {
+            return; // other readers hold it
+        }
         let since = record.held_since.load(Relaxed);
         record.hold_ns.fetch_add(Native::now().saturating_sub(since), Relaxed);
     }
@@ -187,7 +195,9 @@ impl Record {
         }
         match self.kind.compare_exchange(0, kind, Relaxed, Relaxed) {
             Ok(_) => {
-                self.first_caller.store(caller::of_this_library(), Relaxed);
+                let mut caller = [0];
+                profile::unwind(&mut caller);
+                self.first_caller.store(caller[0] as usize, Relaxed);
                 true
             }
             Err(other) => other == kind,
@@ -233,6 +243,7 @@ pub(crate) fn begin() {
         Ok(table) => RECORDS_AT.store(table.cast(), Release),
         Err(_) => message::no_memory_for_statistics().print(),
     }
+    profile::prepare_unwinding();
     BEGAN.store(Native::now(), Relaxed);
     PROCESS.store(own_id(), Relaxed);
 }
@@ -319,7 +330,9 @@ pub(crate) fn write(pair: &Pair, special: impl FnOnce(u64) -> Option<serde_json:
         "locks": locks,
     });
     let name = file_name(path);
-    if let Err(error) = std::fs::write(&name, format!("{document:#}\n")) {
+    if let Err(error) =
+        runtime::without_signals(|| std::fs::write(&name, format!("{document:#}\n")))
+    {
         message::lost_statistics(&name, &error).print();
     }
 }

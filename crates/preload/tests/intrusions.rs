@@ -72,6 +72,19 @@ fn message_into_a_pipe_without_reader_does_not_end_program() {
     assert_eq!(status.code(), Some(0), "{status}");
 }
 
+/// Without room for a file, the kernel sends a signal that ends a program.
+#[test]
+fn file_beyond_the_limit_does_not_end_program() {
+    let program = Program::with(&[]);
+    for (variable, case) in [("UNCONVOY_STATS", "address"), ("UNCONVOY_METRICS", "vfork")] {
+        let mut command = preloaded("sh");
+        let line = "ulimit -f 0; exec \"$@\"";
+        command.args(["-c", line, "sh"]).arg(&program.path).arg(case);
+        let finished = run(command.env(variable, program.file("out")));
+        finished.success(variable);
+    }
+}
+
 #[test]
 fn child_of_a_bare_clone_is_confined() {
     let program = Program::with(&[]);

@@ -139,6 +139,20 @@ fn registered_code_does_not_deadlock_unwinder() {
     }
 }
 
+/// This program hung: the statistics unwound at the first acquisition of the mutex of `malloc`, which
+/// libgcc had called with its own mutex locked.
+#[test]
+fn statistics_do_not_unwind_within_the_unwinder() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = compile(directory.path(), "misfortunes.c", &[]);
+    let file = directory.path().join("statistics.json");
+    let finished = run(preloaded(&program).arg("first-use").env("UNCONVOY_STATS", file));
+    match finished.status.code() {
+        Some(4) => println!("skipped: first-use: not on this machine"),
+        _ => drop(finished.success("first-use")),
+    }
+}
+
 #[test]
 fn coroutines_are_unwound_to_their_ends() {
     let profiles = profiles(&[], |_| words(&["coroutines"]));

@@ -143,7 +143,7 @@ pub(super) fn write_if_new() {
     }
     // SAFETY: only the thread that has set `IS_WRITING` uses the room.
     let room = unsafe { &mut *ROOM.0.get() };
-    if let Err(error) = write(profile, room) {
+    if let Err(error) = runtime::without_signals(|| write(profile, room)) {
         FAILED.store(error.into_raw().cast_unsigned().into(), Relaxed);
     }
     WRITTEN.store(last, Relaxed);

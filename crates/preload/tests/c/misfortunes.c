@@ -10,6 +10,8 @@
  *   generated        threads contend inside generated code with unwind information, which is
  *                    registered and removed again and again; malloc has a contended mutex of its
  *                    own
+ *   first-use        registers such information, and unwinds while malloc has a mutex that no thread
+ *                    has taken before
  *   coroutines       threads contend on stacks of 16 KB between unmapped pages
  *   exec             contends, and then executes itself with `once`
  *   once             contends
@@ -31,6 +33,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
+#include <unwind.h>
 
 enum { THREADS = 4, ROUNDS = 3000 };
 
@@ -230,17 +233,22 @@ struct frames {
 	uint32_t end;
 } __attribute__((packed));
 
-static void *generator(void *unused)
+static struct frames frames_of(unsigned char *code)
 {
-	unsigned char *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
-				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct frames frames = {
+	return (struct frames){
 		.cie_length = 20, .cie_id = 0,
 		.cie = { 1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1 },
 		.fde_length = 28, .fde_to_cie = 28,
 		.begin = (uintptr_t)code, .size = sizeof CODE,
 		.fde = { 0x44, 0x0e, 16, 0x46, 0x0e, 8 },
 	};
+}
+
+static void *generator(void *unused)
+{
+	unsigned char *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct frames frames = frames_of(code);
 	int (*call)(pthread_mutex_t *, int (*)(pthread_mutex_t *));
 	if (code == MAP_FAILED)
 		exit(4);
@@ -276,8 +284,35 @@ static void generated(void)
 	for (int i = 0; i < 2; i++)
 		CHECK(pthread_join(others[i], NULL) == 0);
 }
+
+static _Unwind_Reason_Code count_frame(struct _Unwind_Context *context, void *count)
+{
+	(void)context;
+	++*(int *)count;
+	return _URC_NO_REASON;
+}
+
+/* libgcc sorts new frames in the first unwinding, in memory from malloc. */
+static void first_use(void)
+{
+	static unsigned char code[sizeof CODE];
+	static struct frames frames;
+	int count = 0;
+	frames = frames_of(code);
+	__register_frame(&frames);
+	atomic_store(&heap_is_contended, 1);
+	_Unwind_Backtrace(count_frame, &count);
+	atomic_store(&heap_is_contended, 0);
+	__deregister_frame(&frames);
+	CHECK(count > 0);
+}
 #else
 static void generated(void)
+{
+	exit(4);
+}
+
+static void first_use(void)
 {
 	exit(4);
 }
@@ -320,6 +355,8 @@ int main(int argc, char **argv)
 		mapped(argv[2]);
 	else if (strcmp(name, "generated") == 0)
 		generated();
+	else if (strcmp(name, "first-use") == 0)
+		first_use();
 	else if (strcmp(name, "coroutines") == 0)
 		in_threads(switcher, NULL);
 	else if (strcmp(name, "exec") == 0 || strcmp(name, "once") == 0)
