@@ -120,7 +120,7 @@ def begun(path):
     if path.exists():
         record = json.loads(path.read_text())
         if why := origins.difference(record, here):
-            sys.exit(f"bench-patched: {path} does not fit: {why}; remove it to measure anew")
+            sys.exit(f"bench-patched: {path} does not fit: {why}; remove it to measure again")
     return {**record, **here}
 
 

@@ -98,7 +98,7 @@ class Cell:
             if why := origins.difference(known, origins.machine()):
                 sys.exit(
                     f"bench-tune: {self.path} is of another machine: {why}; remove the file to "
-                    "measure its cell anew"
+                    "measure its cell again"
                 )
 
     def step(self, step):

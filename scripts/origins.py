@@ -49,7 +49,7 @@ def described(context, note=None):
 
 
 def lines(described_commits):
-    """A line for each machine with its commits, from pairs of a description and a commit, if any."""
+    """A line for each machine, with its commits, from pairs of a description and a commit."""
     commits = {}
     for description, commit in described_commits:
         commits.setdefault(description, set()).update([commit] if commit else [])

@@ -441,11 +441,8 @@ fn data_set_is_loaded_once_and_reused() {
     bench(&stage, &load).success().stdout(contains("subscribers").and(contains("7")));
     assert_eq!(stage.read("words"), "--data new --subscribers 7 --load\n");
     fs::create_dir(stage.path("new")).unwrap();
-    bench(
-        &stage,
-        &["tatp", "--data", "new", "--subscribers", "7", "--threads", "2", "--runs", "1"],
-    )
-    .success();
+    let run = ["tatp", "--data", "new", "--subscribers", "7", "--threads", "2", "--runs", "1"];
+    bench(&stage, &run).success();
     let words = stage.read("words");
     assert!(words.contains("--data new --subscribers 7 --threads 2 --seconds 0.01\n"), "{words}");
 }

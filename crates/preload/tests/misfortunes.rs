@@ -139,8 +139,8 @@ fn registered_code_does_not_deadlock_unwinder() {
     }
 }
 
-/// This program hung: the statistics unwound at the first acquisition of the mutex of `malloc`, which
-/// libgcc had called with its own mutex locked.
+/// This program hung: the statistics unwound at the first acquisition of the mutex of `malloc`,
+/// which libgcc had called with its own mutex locked.
 #[test]
 fn statistics_do_not_unwind_within_the_unwinder() {
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -90,7 +90,7 @@ pub fn is_precise(summaries: &[Summary], threads: Option<u32>, precision: f64) -
 }
 
 /// States in one sentence what was gained or lost against the first configuration, and where. The
-/// best and the worst of several ratios are the lucky ones, so their intervals allow for the choice.
+/// best and the worst of several ratios are lucky ones, so their intervals allow for the choice.
 pub fn conclude(plan: &Plan, summaries: &[Summary]) -> String {
     let first = &plan.configurations[0].name;
     let mut compared: Vec<(&Summary, Ratio)> =

@@ -83,8 +83,8 @@ pub(crate) fn machine_is_loaded(load: f64, processors: u32) -> String {
 
 pub(crate) fn too_few_runs(runs: u32, fewest: usize) -> String {
     format!(
-        "with less than {fewest} runs per cell no difference is significant: use --runs {fewest} or \
-         more, not {runs}"
+        "no difference is significant with {runs} per cell: use --runs {fewest} or more",
+        runs = if runs == 1 { "1 run".to_string() } else { format!("{runs} runs") }
     )
 }
 

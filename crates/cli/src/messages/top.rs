@@ -31,7 +31,8 @@ pub(crate) fn is_not_dumpable(pid: u32) -> String {
 /// As root, such as in a container.
 pub(crate) fn lacks_capability(pid: u32) -> String {
     format!(
-        "process {pid} cannot be watched: root needs CAP_SYS_PTRACE in that process's user namespace"
+        "process {pid} cannot be watched: root needs CAP_SYS_PTRACE in that process's user \
+         namespace"
     )
 }
 
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_told_of_no_sudo() {
+    fn message_for_root_names_no_sudo() {
         let is_root = nix::unistd::geteuid().is_root();
         for message in [belongs_to_another_user(1, 0), is_not_dumpable(1)] {
             assert_ne!(message.contains("sudo"), is_root, "{message}");

@@ -328,8 +328,8 @@ unsafe impl<P: NodeMemory> Contention for Loiter<P> {
         let mut next_check = joined + CHECK_INTERVAL_NS;
         let mut waiting = |now| {
             if now >= next_check {
-                // A free word that is left to another is checked every turn: the time after which it
-                // may be taken counts from the first look.
+                // A free word that is left to another is checked every turn: the time after which
+                // it may be taken counts from the first look.
                 barged.set(!self.stays_away(&mut watch, now, turn) && self.barge(&overrule, now));
                 if overrule.free_since.get().is_none() {
                     next_check = now + CHECK_INTERVAL_NS;

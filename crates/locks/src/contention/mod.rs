@@ -2,9 +2,9 @@
 //!
 //! A contention manager decides this within nanoseconds, for the threads that want one lock. It
 //! knows nothing of load. Once per turn of a waiter's loop it asks, through [`Turn`]: *keep
-//! spinning, or leave?* Waiters of a mutex never block in the kernel but for those of [`futex`], the
-//! blocking baseline. [`Class`](crate::catalogue::Class) lists which system calls each manager makes
-//! by design.
+//! spinning, or leave?* Waiters of a mutex never block in the kernel but for those of [`futex`],
+//! the blocking baseline. [`Class`](crate::catalogue::Class) lists which system calls each manager
+//! makes by design.
 
 #[doc(hidden)]
 pub mod bias;

@@ -1,8 +1,8 @@
 //! A reader-writer lock: readers share, a writer is exclusive.
 //!
 //! One word holds the number of readers and the writer bit. A second word counts the waiting
-//! writers, which keep out readers of a writer-preferring lock only, and the polling threads. Waiters poll with backoff
-//! and ask the load manager each turn, like the waiters of a mutex.
+//! writers, which keep out readers of a writer-preferring lock only, and the polling threads.
+//! Waiters poll with backoff and ask the load manager each turn, like the waiters of a mutex.
 //!
 //! | word | meaning |
 //! | --- | --- |

@@ -58,8 +58,8 @@ impl<P: Primitive> Word<P> {
         let _ = self.0.modify(Relaxed, Relaxed, held);
     }
 
-    /// Acquires the lock if it has no holder, without an atomic read-modify-write, for the only thread
-    /// of a process.
+    /// Acquires the lock if it has no holder, without an atomic read-modify-write, for the only
+    /// thread of a process.
     #[inline]
     pub(super) fn try_lock_alone(&self) -> bool {
         let is_free = self.is_free();

@@ -218,8 +218,8 @@ impl<X: Context> Wait<'_, X> {
         true
     }
 
-    /// Whether the thread was woken at the lock before this wait: as a waiter that had been requeued
-    /// to it.
+    /// Whether the thread was woken at the lock before this wait: as a waiter that had been
+    /// requeued to it.
     pub(super) fn is_requeued(&self) -> bool {
         self.process.thread_state().requeued_at == core::ptr::from_ref(self.eventcount).addr()
     }

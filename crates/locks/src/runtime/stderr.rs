@@ -11,9 +11,9 @@ use syscalls::{Sysno, syscall};
 /// Capacity of a line, its break included.
 const CAPACITY: usize = 512;
 
-/// One line for standard error, cut at 511 bytes. It is a buffer on the stack: the library may print
-/// it inside a program's malloc or with a lock held, so neither formatting nor printing allocates or
-/// locks.
+/// One line for standard error, cut at 511 bytes. It is a buffer on the stack: the library may
+/// print it inside a program's malloc or with a lock held, so neither formatting nor printing
+/// allocates or locks.
 pub struct Line {
     bytes: [u8; CAPACITY],
     length: usize,
@@ -74,8 +74,9 @@ pub fn remember_standard_error() {
     }
 }
 
-/// Whether descriptor 2 takes messages: it is the standard error of the start, a terminal, or a file
-/// that lines are appended to. A daemon may have closed it, and opened a data file under its number.
+/// Whether descriptor 2 takes messages: it is the standard error of the start, a terminal, or a
+/// file that lines are appended to. A daemon may have closed it, and opened a data file under its
+/// number.
 fn is_for_messages() -> bool {
     let Ok(file) = fstat(standard_error()) else { return false };
     let inode = INODE.load(Relaxed);

@@ -219,8 +219,8 @@ pub(crate) struct Releasing {
     first: u32,
 }
 
-/// Prepares the release of the lock of this kind at `address`. The caller holds the lock, releases it, and then
-/// calls [`Releasing::released`].
+/// Prepares the release of the lock of this kind at `address`. The caller holds the lock, releases
+/// it, and then calls [`Releasing::released`].
 #[inline]
 pub(crate) fn releasing(kind: Kind, address: usize) -> Option<Releasing> {
     let profile = get()?;

@@ -1,8 +1,10 @@
 /* What the library must leave alone in a process: descriptors, signals, errno, its parent's memory.
  *
  *   errno          prints errno at the start of main
- *   data DIR       makes DIR its root, opens DIR/data as descriptor 2, and contends between two lines
- *   clone          a child by a bare clone installs a filter that kills for close_range, and contends
+ *   data DIR       makes DIR its root, opens DIR/data as descriptor 2, and contends between two
+ *                  lines
+ *   clone          a child by a bare clone installs a filter that kills for close_range, and
+ *                  contends
  *   vfork          a child by vfork says that it will install a filter; then the parent contends
  *   address        locks through the address of pthread_mutex_lock in a constant
  *

@@ -10,8 +10,8 @@
  *   generated        threads contend inside generated code with unwind information, which is
  *                    registered and removed again and again; malloc has a contended mutex of its
  *                    own
- *   first-use        registers such information, and unwinds while malloc has a mutex that no thread
- *                    has taken before
+ *   first-use        registers such information, and unwinds while malloc has a mutex that no
+ *                    thread has taken before
  *   coroutines       threads contend on stacks of 16 KB between unmapped pages
  *   exec             contends, and then executes itself with `once`
  *   once             contends
