@@ -31,7 +31,7 @@ pub(crate) fn is_not_dumpable(pid: u32) -> String {
 /// As root, such as in a container.
 pub(crate) fn lacks_capability(pid: u32) -> String {
     format!(
-        "process {pid} cannot be watched: root needs CAP_SYS_PTRACE in that process's user namespace"
+        "process {pid} is out of reach: root needs CAP_SYS_PTRACE in the user namespace of {pid}"
     )
 }
 
