@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_told_of_no_sudo() {
+    fn root_gets_no_advice_of_sudo() {
         let is_root = nix::unistd::geteuid().is_root();
         for message in [belongs_to_another_user(1, 0), is_not_dumpable(1)] {
             assert_ne!(message.contains("sudo"), is_root, "{message}");
