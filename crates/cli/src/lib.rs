@@ -64,8 +64,9 @@ pub fn main() -> c_int {
     }
 }
 
-/// Opens /dev/null at the standard descriptors that are closed. A file that this process opens
-/// would take their place and receive the output. `exec` closes them again, for the program of `run`.
+/// Opens /dev/null at the standard descriptors that are closed. Otherwise a file that this process
+/// opens would take their place and receive the output. `exec` closes them again, for the program
+/// of `run`.
 fn occupy_standard_descriptors() {
     for standard in 0..=2 {
         // SAFETY: the path ends in a zero. The lowest free number is this one.

@@ -2,7 +2,8 @@
 //!
 //! | module | idea |
 //! | --- | --- |
-//! | [`output`], [`interrupt`], [`progress`], [`arguments`] | a command: files, Ctrl-C, progress, numbers |
+//! | [`input`], [`output`], [`arguments`] | a command: files that it reads and writes, numbers |
+//! | [`interrupt`], [`progress`] | a command: Ctrl-C, progress |
 //! | [`parts`] | the files of an installation, and `LD_PRELOAD` |
 //! | [`child`], [`failure`] | a program, watched until its end |
 //! | [`rounds`] | the loop: interleaved repeats |

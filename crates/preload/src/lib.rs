@@ -25,6 +25,7 @@ mod message;
 mod mutex;
 mod numbered;
 mod object;
+mod object_file;
 mod output;
 mod probe;
 mod profile;

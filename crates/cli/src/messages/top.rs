@@ -31,8 +31,7 @@ pub(crate) fn is_not_dumpable(pid: u32) -> String {
 /// As root, such as in a container.
 pub(crate) fn lacks_capability(pid: u32) -> String {
     format!(
-        "process {pid} cannot be watched: root needs CAP_SYS_PTRACE in that process's user \
-         namespace"
+        "process {pid} is out of reach: root needs CAP_SYS_PTRACE in the user namespace of {pid}"
     )
 }
 
@@ -88,10 +87,6 @@ pub(crate) fn has_no_stacks() -> String {
     "the process records no call stacks, so places and some names are unknown".to_string()
 }
 
-pub(crate) fn file_is_gone(name: &str) -> String {
-    format!("no names for {name}, which was replaced or removed: start the program again")
-}
-
 pub(crate) fn table_is_full() -> String {
     "some locks or places are missing, because the process's table is full".to_string()
 }
@@ -115,7 +110,6 @@ pub(crate) fn samples() -> Vec<String> {
         has_no_page(),
         is_filtered(),
         has_no_stacks(),
-        file_is_gone("server"),
         table_is_full(),
     ]
 }
@@ -125,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn message_for_root_names_no_sudo() {
+    fn root_gets_no_advice_of_sudo() {
         let is_root = nix::unistd::geteuid().is_root();
         for message in [belongs_to_another_user(1, 0), is_not_dumpable(1)] {
             assert_ne!(message.contains("sudo"), is_root, "{message}");

@@ -2,8 +2,9 @@
  *
  * argv: "mutex" or "rwlock" for a circle, "shared" for a lock of the main thread, "often" for
  * a lock that changes hands, "ended" for one whose holder has ended; the number of threads;
- * "secret" to be not dumpable. Prints "ready" when the threads have their first locks, and "alive"
- * for each line of its input. With "shared", each line lets another thread arrive at the lock. */
+ * "secret" to be not dumpable. Prints "ready" when the threads have their first locks, and
+ * "alive" for each line of its input. With "shared" and "ended", each line lets another thread
+ * arrive at the lock. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <semaphore.h>
