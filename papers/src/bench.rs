@@ -77,11 +77,11 @@ something failed; 2 for wrong options; 3 if a program found its data
 inconsistent (do not use that lock); 130 after Ctrl-C.
 
 Examples:
-  unconvoy bench counter --think 0,1000,10000 --locks tpmcs+control,ttas+none --latency --out \
-r/counter
-  unconvoy bench hashtable --locks all --out results/hashtable
-  unconvoy bench hashtable --locks all --out results/hashtable --resume results/hashtable.json
-  unconvoy bench tatp --load --data ~/tatp && unconvoy bench tatp --data ~/tatp --out results/tatp
+  unconvoy bench counter --locks ttas+none --latency --out results/counter
+  unconvoy bench hashtable --locks all --out r/table
+  unconvoy bench hashtable --locks all --out r/table --resume r/table.json
+  unconvoy bench tatp --load --data ~/tatp
+  unconvoy bench tatp --data ~/tatp --out results/tatp
   unconvoy bench postmark --files 10000 --tasks 1,2,4 --out results/postmark
   unconvoy bench interval --data ~/tatp --out results/interval
   unconvoy papers run asplos-10 --from results/interval.json

@@ -101,7 +101,7 @@ Examples:
   unconvoy run --lock tpmcs --load control -- ./server
   unconvoy run --strategy server.toml -- ./server
   unconvoy run --stats locks.json -- ./server && unconvoy stats locks.json
-  unconvoy run --metrics /var/lib/prometheus/node-exporter/server.prom -- ./server
+  unconvoy run --metrics /var/lib/node-exporter/server.prom -- ./server
   sudo unconvoy run --sensor bpf -- ./server
   unconvoy run --watchdog 10s -- ./server
   UNCONVOY_LIBRARY=./libunconvoy.so unconvoy run -- ./server";

@@ -33,7 +33,7 @@ fn comparison_writes_table_conclusion_and_files() {
                 .and(contains("cpu per op"))
                 .and(contains("fairness"))
                 .and(contains("7.92x"))
-                .and(contains("at best default 7.92x (7.92 to 7.92) at 8 threads"))
+                .and(contains("at best default 7.92x (7.91 to 7.92) at 8 threads"))
                 .and(contains("at worst mcs+none")),
         )
         .stderr(contains("seed 7"));

@@ -221,7 +221,7 @@ Examples:
   unconvoy compare --metric 'ops/s: ([0-9.]+)' --plot figure -- ./bench
   unconvoy compare --locks default,server.toml -- ./bench
   unconvoy compare --threads 8 --precision .02 -- ./bench --threads {threads}
-  unconvoy compare --locks libc,default,tpmcs+none -- pigz -k -p {threads} file";
+  unconvoy compare --locks libc,tpmcs+none -- pigz -k -p {threads} file";
 
 #[cfg(test)]
 mod tests {

@@ -87,6 +87,10 @@ pub(crate) fn has_no_stacks() -> String {
     "the process records no call stacks, so places and some names are unknown".to_string()
 }
 
+pub(crate) fn file_is_gone(name: &str) -> String {
+    format!("no names for {name}, which was replaced or removed: start the program again")
+}
+
 pub(crate) fn table_is_full() -> String {
     "some locks or places are missing, because the process's table is full".to_string()
 }
@@ -110,6 +114,7 @@ pub(crate) fn samples() -> Vec<String> {
         has_no_page(),
         is_filtered(),
         has_no_stacks(),
+        file_is_gone("server"),
         table_is_full(),
     ]
 }

@@ -60,8 +60,8 @@ Exit status: 0. 1: a run failed or its metric did not match. 2: wrong options.
 
 Examples:
   unconvoy tune -- ./batch --threads {threads}
-  unconvoy tune --metric 'ops/s: ([0-9.]+)' --budget 3m --html tune.html -- ./bench
-  unconvoy tune --threads 2,8 --output server.toml -- ./bench --threads {threads}
+  unconvoy tune --metric 'ops/s: ([0-9.]+)' --html tune.html -- ./bench
+  unconvoy tune --threads 2,8 --budget 3m -- ./bench --threads {threads}
   unconvoy tune --advise locks.profile
   unconvoy tune --resume bench-tune.json -- ./bench";
 
