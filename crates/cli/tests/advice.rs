@@ -130,7 +130,7 @@ fn record_of_another_kind_or_version_is_refused() {
     refused(&["p.json"], "no profile among the records");
     known.profile.header.version.store(2, Relaxed);
     std::fs::write(stage.path("old.profile"), known.profile.to_bytes()).unwrap();
-    refused(&["old.profile"], "it has version 2 of the format, but this command reads version 3");
+    refused(&["old.profile"], "it has version 2 of the format, but this command reads version 4");
 }
 
 /// A prediction for two threads whose sections of `queue_lock` use different lines.

@@ -152,7 +152,8 @@ impl Objects {
             path: target.readable(&one.path),
         };
         let mappings: Vec<_> = recorder.unwinder.mappings.iter().map(mapping).collect();
-        let images = Images::new(&mappings);
+        let place = |index: usize| target.lasting(&recorder.unwinder.mappings[index]);
+        let images = Images::located(&mappings, place);
         let cond_offset = cond_offset(target);
         let names = |pc: u64| images.calls(pc).into_iter().map(|(name, _)| name);
         let is_in_library = |pc: u64| {

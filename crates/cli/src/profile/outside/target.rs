@@ -1,6 +1,6 @@
 //! The process to profile, as `/proc` shows it.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -101,11 +101,23 @@ impl Target {
         String::from_utf8_lossy(&maps).lines().filter_map(mapping).collect()
     }
 
-    /// Opens a mapped file, also if it has been deleted since.
+    /// Opens a mapped file, also if it has been deleted or replaced since.
     pub fn open_mapped(&self, mapping: &Mapping) -> Option<File> {
-        let Mapping { start, end, path, .. } = mapping;
+        let Mapping { start, end, .. } = mapping;
         let mapped = format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid);
-        debug_files::open(mapped.as_ref()).or_else(|| debug_files::open(&self.readable(path)))
+        let at_path = || debug_files::open(&self.lasting(mapping)?);
+        let program = || {
+            let file = debug_files::open(format!("/proc/{}/exe", self.pid).as_ref())?;
+            (mapping.file == file_of(&file.metadata().ok()?)).then_some(file)
+        };
+        debug_files::open(mapped.as_ref()).or_else(at_path).or_else(program)
+    }
+
+    /// The path at which this command reads a mapped file, also after the process's end; `None` if
+    /// the file has been deleted or replaced since.
+    pub fn lasting(&self, mapping: &Mapping) -> Option<PathBuf> {
+        let path = self.readable(&mapping.path);
+        std::fs::metadata(&path).is_ok_and(|it| mapping.may_be(&it)).then_some(path)
     }
 
     /// The path at which this command reads a file of the process, also after the process's end.
@@ -210,7 +222,21 @@ fn mapping(line: &str) -> Option<Mapping> {
     })
 }
 
+/// A file's device and inode, as in the list of mappings.
+fn file_of(found: &Metadata) -> String {
+    let (major, minor) = (libc::major(found.dev()), libc::minor(found.dev()));
+    format!("{major:02x}:{minor:02x} {}", found.ino())
+}
+
 impl Mapping {
+    /// Whether the file found at the path may be the mapped one. Some file systems have another
+    /// device in the list of mappings; then the inode may be another one too.
+    fn may_be(&self, found: &Metadata) -> bool {
+        let own = file_of(found);
+        let device = |file: &str| file.split(' ').next().map(str::to_string);
+        self.file == own || device(&self.file) != device(&own)
+    }
+
     /// The line of `/proc/PID/maps` with another path.
     pub fn line(&self, path: &Path) -> String {
         let Mapping { start, end, offset, is_code, file, .. } = self;
@@ -240,6 +266,23 @@ mod tests {
 
     fn target_of() -> u64 {
         0x0123_4567_89ab_cdef
+    }
+
+    #[test]
+    fn replaced_file_is_not_read() {
+        let target = Target::open(std::process::id()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lib.so");
+        std::fs::write(&path, "").unwrap();
+        let file = file_of(&path.metadata().unwrap());
+        let line = |file: &str| format!("0-1000 r-xp 00000000 {file}    {}", path.display());
+        let (device, inode) = file.split_once(' ').unwrap();
+        let other = format!("{device} {}", inode.parse::<u64>().unwrap() + 1);
+        for (file, expected) in [(&file, Some(path.clone())), (&other, None)] {
+            let mapping = mapping(&line(file)).unwrap();
+            assert_eq!(target.lasting(&mapping), expected);
+            assert_eq!(target.open_mapped(&mapping).is_some(), expected.is_some());
+        }
     }
 
     #[test]
