@@ -40,10 +40,9 @@ stand_in! {
 /// system-call filter: `PR_SET_NO_NEW_PRIVS` is the prerequisite of an unprivileged filter, and
 /// `PR_SET_SECCOMP` installs a filter.
 fn with_option(option: c_int, call: &dyn Fn() -> c_int) -> c_int {
-    if matches!(option, libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP) {
-        if confine() {
-            profile::confine();
-        }
+    let leads_to_filter = matches!(option, libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP);
+    if leads_to_filter && confine() {
+        profile::confine();
     }
     call()
 }
