@@ -172,7 +172,7 @@ fn precision_ends_steady_thread_count_before_varying_one() {
         .assert()
         .success()
         .stderr(contains("at most 40 runs"))
-        .stdout(contains("median of up to 10 runs"));
+        .stdout(contains("median of 8 to 10 runs"));
     let record: Value = serde_json::from_str(&stage.read("o.json")).unwrap();
     let runs = record["runs"].as_array().unwrap();
     let of_count = |count: u64| runs.iter().filter(|run| run["threads"] == count).count();

@@ -165,7 +165,7 @@ fn stats_shows_special_set() {
     let assert = stage.unconvoy().args(["stats", "s.json"]).assert().success();
     assert.stdout(
         contains("up to 16 threads, 4 of 8 processors")
-            .and(contains("120 moves, 300 votes, 1 searches, 1.50 ms of processor time"))
+            .and(contains("120 moves, 300 votes, 1 search, 1.50 ms of processor time"))
             .and(contains("1 at 1.00 ms, 2 at 8.00 ms, 4 at 15.0 ms, 0 at 1.90 s\n")),
     );
     stage.write("none.json", &with(r#"{"cores":0}"#));
