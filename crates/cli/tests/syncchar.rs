@@ -203,7 +203,7 @@ fn invalid_trace_names_offset() {
     stage.write("text", "not a trace, but long enough to be one");
     stage.write("cut.stream", "UNCVSET1\u{1}\0\0\0\u{9}\0\0\0");
     for (file, words) in [
-        ("text", "at byte 0"),
+        ("text", "not a trace of `unconvoy predict --keep-trace`"),
         ("cut.stream", "the record at byte 8 is incomplete"),
         ("none", "cannot read none"),
     ] {
