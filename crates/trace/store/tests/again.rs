@@ -130,5 +130,5 @@ fn pack_then_unpack_returns_same_stream() {
         half.starts_with(&format!("truncated: it ends at byte {}", packed.len() / 2)),
         "{half}"
     );
-    assert!(converted("pack", b"something else").unwrap_err().contains("at byte 0"));
+    assert!(converted("pack", b"something else").unwrap_err().starts_with("not a trace of"));
 }
