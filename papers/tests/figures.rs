@@ -77,8 +77,6 @@ const NOT_REPRODUCED: &[(&str, &str, &str)] = &[
     ("asplos-10", "readings cost more with more threads", STEADY),
     ("asplos-11", "Raytrace: one thread is at least a tenth slower", SAME_COST),
     ("asplos-11-published", "TM-1: at 128 threads TP-MCS keeps", COLLAPSES),
-    ("asplos-11-published", "TM-1: at 128 threads load control keeps", GENTLER),
-    ("asplos-11-published", "Raytrace: at 128 threads load control keeps", GENTLER),
     ("asplos-11-published", "Raytrace: one thread is at least a tenth slower", SAME_COST),
     ("asplos-11", "Raytrace: at 128 threads load control keeps", GENTLER),
     ("asplos-11", "TM-1: at 128 threads TP-MCS keeps", COLLAPSES),
