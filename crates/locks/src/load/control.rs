@@ -319,7 +319,7 @@ impl<R: Rules> Waiter<R> {
     fn sleep<X: Context>(&mut self, claim: Claim, wait: &Wait<'_, X>) -> bool {
         let (process, control) = (wait.process, wait.process.control());
         let key = wait.short_key();
-        if self.parked {
+        if self.parked || wait.is_requeued() {
             // The thread was woken by a release, and others may still be parked.
             wait.eventcount.pass_on(wait.lock);
         }
@@ -367,8 +367,7 @@ impl<R: Rules> LoadManager for ControlWith<R> {
             claim: None,
             has_slept: false,
             reported: false,
-            // Like a thread that was parked, a requeued one has others to wake.
-            parked: wait.is_requeued(),
+            parked: false,
             sleeps: 0,
             holder: None,
             rules: PhantomData,
