@@ -5,7 +5,7 @@
 #   make workloads          build only the programs that the benchmarks run
 #   make demo               compare libc with unconvoy on LevelDB and a ray tracer, 2 minutes, or 4
 #                           from a fresh clone; results in .demo/
-#   make test               run the checks that every change must pass, 11 to 13 minutes; see
+#   make test               run the checks that every change must pass, 11 to 14 minutes; see
 #                           CONTRIBUTING.md
 #   make test-all           run all other tests: all pairs, sanitizers, databases, browsers, guests
 #   make soak               run seven stress tests and soaks, half an hour each (SECONDS=N)
