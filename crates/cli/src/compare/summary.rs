@@ -115,16 +115,17 @@ pub fn conclude(plan: &Plan, summaries: &[Summary]) -> String {
 }
 
 /// `default 1.42x (1.31 to 1.55) at 8 threads`.
-fn place((summary, ratio): &(&Summary, Ratio)) -> String {
-    let at =
-        summary.threads.map_or(String::new(), |threads| format!(" at {}", thread_count(threads)));
-    format!("{} {}{at}", summary.configuration, ratio.text())
+fn place((cell, ratio): &(&Summary, Ratio)) -> String {
+    format!("{} {}{}", cell.configuration, ratio.text(), at(cell))
 }
 
 /// `default at 8 threads`.
 fn name(cell: &Summary) -> String {
-    let at = cell.threads.map_or(String::new(), |threads| format!(" at {}", thread_count(threads)));
-    format!("{}{at}", cell.configuration)
+    format!("{}{}", cell.configuration, at(cell))
+}
+
+fn at(cell: &Summary) -> String {
+    cell.threads.map_or(String::new(), |threads| format!(" at {}", thread_count(threads)))
 }
 
 /// Returns the causes of doubt about the figures, each with its remedy.
