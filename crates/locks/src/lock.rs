@@ -231,16 +231,11 @@ pub fn acquire<P: Process, C: Contention, L: LoadManager>(
 ) -> Acquired {
     let lock = WaitedMutex { state, account };
     // Such a thread was parked, though not by `Wait::park`, and a release may have woken it.
-    let is_requeued = is_requeued_at(P::context().thread_state(), eventcount);
+    let is_requeued = P::context().thread_state().is_requeued_at(eventcount);
     wait::<P, L>(eventcount, &lock, deadline, |query| {
         let takes = is_requeued && state.take_reserved();
         if takes { Outcome::Acquired } else { state.attempt(query) }
     })
-}
-
-/// Whether the thread has requeued waiters to the eventcount, or was woken as one of them.
-fn is_requeued_at<P: Primitive>(state: ThreadState, eventcount: &Eventcount<P>) -> bool {
-    state.requeued_at == core::ptr::from_ref(eventcount).addr()
 }
 
 /// Records that the calling thread releases a lock with parked waiters and has no pending wake-up
@@ -258,7 +253,7 @@ fn record_wake<P: Process>(eventcount: &Eventcount<P>) -> u32 {
     let process = P::context();
     let last_wake = P::now();
     let state = process.thread_state();
-    let are_requeued = is_requeued_at(state, eventcount);
+    let are_requeued = state.is_requeued_at(eventcount);
     let woken = ThreadState { pending_wake_until: 0, last_wake, ..state };
     if !are_requeued {
         process.set_thread_state(woken);

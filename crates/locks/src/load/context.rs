@@ -59,6 +59,13 @@ pub struct ThreadState {
     pub parks: u32,
 }
 
+impl ThreadState {
+    /// Whether the thread has requeued waiters to the eventcount, or was woken as one of them.
+    pub(crate) fn is_requeued_at<P: Primitive>(&self, eventcount: &Eventcount<P>) -> bool {
+        self.requeued_at == core::ptr::from_ref(eventcount).addr()
+    }
+}
+
 /// The process, as a waiter sees it. This crate implements the trait; a load manager only uses it.
 ///
 /// ```
@@ -216,12 +223,6 @@ impl<X: Context> Wait<'_, X> {
         }
         self.reserve();
         true
-    }
-
-    /// Whether the thread was woken at the lock before this wait: as a waiter that had been
-    /// requeued to it.
-    pub(super) fn is_requeued(&self) -> bool {
-        self.process.thread_state().requeued_at == core::ptr::from_ref(self.eventcount).addr()
     }
 
     /// Whether the thread has parked before in this wait, the wait is long, and sections since that

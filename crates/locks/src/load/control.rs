@@ -319,7 +319,7 @@ impl<R: Rules> Waiter<R> {
     fn sleep<X: Context>(&mut self, claim: Claim, wait: &Wait<'_, X>) -> bool {
         let (process, control) = (wait.process, wait.process.control());
         let key = wait.short_key();
-        if self.parked || wait.is_requeued() {
+        if self.parked || process.thread_state().is_requeued_at(wait.eventcount) {
             // The thread was woken by a release, and others may still be parked.
             wait.eventcount.pass_on(wait.lock);
         }
