@@ -118,8 +118,9 @@ pub(crate) fn record_complete(file: &Path) -> String {
 }
 
 pub(crate) fn record_differs(file: &Path, what: &str, old: &str, new: &str) -> String {
+    let is = if what.ends_with('s') { "are" } else { "is" };
     format!(
-        "{} cannot be resumed: its {what} is {old} and not {new};\n  \
+        "{} cannot be resumed: its {what} {is} {old} and not {new};\n  \
          repeat its options, or start again without --resume",
         file.display()
     )
