@@ -50,6 +50,11 @@ RELEASE := target/release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 RUN_TESTS := scripts/run-tests.sh
 
+# make takes each part of a path with a space for a path, which `make uninstall` would remove.
+has_space = $(filter-out 1,$(words x$(1)x))
+$(foreach name,PREFIX DESTDIR,$(if $(call has_space,$($(name))),\
+	$(error $(name) must be a path without spaces: "$($(name))")))
+
 # The parts of `make test`, and of `make test-all`. Those joined by `+` run side by side, because
 # each leaves a processor idle for a good part of its time.
 TESTS := build-tests test-lint test-layers test-loom+test-unit+test-preload
@@ -87,6 +92,7 @@ unexport CARGO_TARGET_DIR
 all: setup build
 
 setup:
+	$(if $(call has_space,$(CURDIR)),$(error this folder needs a path without spaces: "$(CURDIR)"))
 	@scripts/setup.sh scripts/packages-build.txt
 
 setup-tests: setup
