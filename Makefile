@@ -433,7 +433,8 @@ install-files: install-unconvoy
 	find target/workloads -maxdepth 1 -type f -perm -u+x \
 		-exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +
 
-# The command, the library, and what C needs.
+# The command, the library, and what C needs. `umask`: files that `install` does not make are for
+# all users, whatever umask root's shell has.
 install-unconvoy:
 	install -D -m 755 $(RELEASE)/unconvoy $(DESTDIR)$(PREFIX)/bin/unconvoy
 	install -D -m 644 crates/locks/include/unconvoy.h $(DESTDIR)$(PREFIX)/include/unconvoy.h
@@ -441,16 +442,17 @@ install-unconvoy:
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
 	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy $(addprefix $(RELEASE)/unconvoy-,top png)
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
-	$(RELEASE)/unconvoy man $(DESTDIR)$(PREFIX)/share/man/man1
+	umask 022 && $(RELEASE)/unconvoy man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig \
 		$(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions \
 			fish/vendor_completions.d)
-	sed -e 's#@PREFIX@#$(PREFIX)#' -e 's#@VERSION@#$(VERSION)#' scripts/unconvoy.pc.in \
-		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/unconvoy.pc
-	$(RELEASE)/unconvoy completions bash \
+	umask 022 && sed -e 's#@PREFIX@#$(PREFIX)#' -e 's#@VERSION@#$(VERSION)#' \
+		scripts/unconvoy.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/unconvoy.pc
+	umask 022 && $(RELEASE)/unconvoy completions bash \
 		>$(DESTDIR)$(PREFIX)/share/bash-completion/completions/unconvoy
-	$(RELEASE)/unconvoy completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_unconvoy
-	$(RELEASE)/unconvoy completions fish \
+	umask 022 && $(RELEASE)/unconvoy completions zsh \
+		>$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_unconvoy
+	umask 022 && $(RELEASE)/unconvoy completions fish \
 		>$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/unconvoy.fish
 
 # Removes what install-files installs. A folder with other files stays.

@@ -29,8 +29,9 @@ fn installed_files_serve_shells_readers_and_c_programs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let prefix = stage.path("prefix");
     let make = |target: &str| {
-        let made = Command::new("make")
-            .args(["--no-print-directory", "-C"])
+        // Root's shell may have a umask that keeps other users out.
+        let made = Command::new("sh")
+            .args(["-c", "umask 077; exec make \"$@\"", "sh", "--no-print-directory", "-C"])
             .arg(&root)
             .arg(target)
             .arg(format!("PREFIX={}", prefix.display()))
@@ -48,6 +49,8 @@ fn installed_files_serve_shells_readers_and_c_programs() {
         let text = std::fs::read_to_string(prefix.join(file)).unwrap();
         assert!(text.contains(part), "{file}");
     }
+    let hidden = Command::new("find").arg(&prefix).args(["!", "-perm", "-444"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&hidden.stdout), "", "other users cannot read these");
     let flags = Command::new("pkg-config")
         .args(["--cflags", "--libs", "unconvoy"])
         .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
