@@ -81,7 +81,8 @@ fn schedstat() -> Result<String, String> {
 
 fn bpf() -> Result<String, String> {
     match bpf::check() {
-        Ok(()) => Ok(messages::bpf_usable().into()),
+        Ok(None) => Ok(messages::bpf_usable().into()),
+        Ok(Some(why)) => Ok(messages::bpf_usable_by_profile(why)),
         Err(error) => Err(messages::bpf_unusable(error)),
     }
 }

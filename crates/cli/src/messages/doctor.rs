@@ -31,6 +31,10 @@ pub(crate) fn bpf_usable() -> &'static str {
     "run --sensor bpf, profile --pid and profile --kernel work"
 }
 
+pub(crate) fn bpf_usable_by_profile(why: &str) -> String {
+    format!("profile --pid and profile --kernel work; run --sensor bpf does not: {why}")
+}
+
 pub(crate) fn bpf_unusable(error: impl Display) -> String {
     format!("run --sensor bpf, profile --pid and profile --kernel: {error}")
 }
@@ -113,6 +117,7 @@ pub(crate) fn samples() -> Vec<String> {
         schedstat_read().into(),
         schedstat_missing().into(),
         bpf_usable().into(),
+        bpf_usable_by_profile("this process is in a PID namespace"),
         bpf_unusable(error),
         transactions_commit().into(),
         emulator_found(qemu),
