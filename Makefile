@@ -306,10 +306,10 @@ target/tools/bin/mdbook:
 	$(CARGO) install --quiet --locked --root target/tools mdbook@0.5.4
 book: $(MDBOOK)
 	$(MDBOOK) build
-	@# Links that leave docs/ lead to the repository.
+	@# Links that leave docs/ lead to the repository. A test compares the names.
 	find target/book -name '*.html' -exec sed -i -E \
 		-e 's#href="(\.\./)+(CONTRIBUTING|CHANGELOG|SECURITY)\.html#href="$(REPOSITORY)/\2.md#g' \
-		-e 's#href="(\.\./)+crates/#href="$(REPOSITORY)/crates/#g' {} +
+		-e 's#href="(\.\./)+(crates|papers|scripts)/#href="$(REPOSITORY)/\2/#g' {} +
 	@echo "target/book/index.html"
 
 bench: setup build
