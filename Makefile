@@ -76,8 +76,9 @@ RARE_PACKAGES := $(addprefix -p ,$(RARE))
 TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 	--config "target.'cfg(unix)'.runner = '$(CURDIR)/scripts/run-selected.sh'"
 
-# The recipes expect programs in target/.
-unexport CARGO_TARGET_DIR
+# The recipes expect programs in target/. The option overrides a user's configuration of cargo.
+unexport CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR
+IN_TARGET := --target-dir target
 
 # Prerequisites are steps in order: packages, build, installation.
 .NOTPARALLEL:
@@ -116,8 +117,9 @@ kernel: setup
 	@scripts/setup-kernel.sh
 
 build:
-	$(CARGO) build --release --workspace
-	$(CARGO) rustc --quiet --release -p unconvoy --lib --features capi --crate-type staticlib
+	$(CARGO) build $(IN_TARGET) --release --workspace
+	$(CARGO) rustc $(IN_TARGET) --quiet --release -p unconvoy --lib --features capi \
+		--crate-type staticlib
 	$(MAKE) --no-print-directory workloads
 
 workloads:
@@ -125,7 +127,7 @@ workloads:
 
 # Only what the demo runs.
 build-demo:
-	$(CARGO) build --release -p unconvoy-cli -p unconvoy-preload
+	$(CARGO) build $(IN_TARGET) --release -p unconvoy-cli -p unconvoy-preload
 	$(MAKE) --no-print-directory -C papers/workloads OUT=$(CURDIR)/target/workloads \
 		$(addprefix $(CURDIR)/target/workloads/,leveldb_bench raytrace)
 
@@ -421,7 +423,7 @@ install: build install-files
 
 # What `cargo install` cannot install.
 install-library:
-	$(CARGO) build --release -p unconvoy-preload
+	$(CARGO) build $(IN_TARGET) --release -p unconvoy-preload
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
 
 install-files: install-unconvoy
