@@ -166,6 +166,53 @@ fn elided_gain_pays_for_transactions() {
     assert!((elided(&slow, 0) - 10.0 / 9.85).abs() < 1e-9);
 }
 
+/// Each lock is a reader-writer lock but lock 2.
+struct Readers;
+
+impl Names for Readers {
+    fn lock(&self, _: u32) -> Option<String> {
+        None
+    }
+
+    fn word(&self, _: u64) -> Option<String> {
+        None
+    }
+
+    fn place(&self, _: u32) -> Option<String> {
+        None
+    }
+
+    fn admits_readers(&self, lock: u32) -> bool {
+        lock != 2
+    }
+
+    fn is_conditional_store(&self, _: u32) -> bool {
+        false
+    }
+}
+
+#[test]
+fn reader_writer_locks_have_upper_bounds() {
+    let options = Options { processors: vec![2], ..Options::default() };
+    let remarks = |locks: u32, names: &dyn Fn(Vec<LockAnalysis>) -> Report| {
+        let mut analysis = Analysis::new(options.clone()).unwrap();
+        for index in 0..locks * 2000 {
+            let (lock, thread) = (index % locks, index / locks % 2);
+            analysis.section(Section { lock, thread, ..Section::default() }, [Access::default()]);
+        }
+        names(analysis.finish()).remarks
+    };
+    let named = |locks| Report::new(Run::default(), &options, locks, HashMap::new(), &Readers);
+    let nameless = |locks| Report::new(Run::default(), &options, locks, HashMap::new(), &Nameless);
+    let upper = "readers run at once already, so these gains are upper bounds.";
+    assert_eq!(remarks(1, &named), [format!("lock 0 is a reader-writer lock: {upper}")]);
+    assert_eq!(
+        remarks(3, &named),
+        [format!("lock 0 and another lock are reader-writer locks: {upper}")]
+    );
+    assert!(remarks(3, &nameless).is_empty());
+}
+
 #[test]
 fn report_without_sections_says_so() {
     let options = Options::default();
