@@ -87,14 +87,14 @@ pub struct End {
     pub seen: u64,
     /// Records lost because they could not be written.
     pub lost: u64,
-    /// The program's exit status.
-    pub exit_status: Option<i32>,
     /// Number of the program's threads.
     pub threads: u64,
     /// Number of child processes, which were not observed.
     pub forks_not_followed: u64,
     /// Number of unlocks of locks whose acquisition the collector did not see.
     pub unmatched_unlocks: u64,
+    /// Number of acquisitions of a kernel's locks whose release the collector did not see.
+    pub abandoned: u64,
     /// Locking functions that were found, with their files.
     pub functions: Vec<String>,
     /// Problems of the collector.
