@@ -8,8 +8,8 @@ pub(crate) fn sets_cut_short(locks: usize) -> String {
 
 pub(crate) fn windows_not_filled(locks: usize) -> String {
     format!(
-        "{} did not fill a window for each number of processors: those estimates compare a single \
-         sample.",
+        "{} did not fill a window for each number of processors: those estimates are of one short \
+         window.",
         count(locks)
     )
 }
