@@ -51,6 +51,10 @@ pub(crate) fn cannot_keep_trace(why: impl Display) -> String {
     format!("cannot keep the trace: {why}")
 }
 
+pub(crate) fn nothing_recorded() -> &'static str {
+    "nothing was recorded"
+}
+
 pub(crate) fn cannot_keep_trace_in(file: &Path) -> String {
     format!("cannot keep the trace in {}", file.display())
 }
@@ -82,6 +86,7 @@ pub(crate) fn samples() -> Vec<String> {
         no_sections_of(Some("queue")),
         invalid_record("context"),
         cannot_keep_trace("No space left on device (os error 28)"),
+        nothing_recorded().into(),
         cannot_keep_trace_in(Path::new("server.parquet")),
         cannot_write(Path::new("report.html")),
         option_rejected("--qemu", "/usr/bin/true", "not QEMU, or a shared library is missing"),
