@@ -10,7 +10,7 @@ use unconvoy_measure::chart::axis::Axis;
 use unconvoy_measure::chart::panel::{Panel, Point, Series};
 use unconvoy_measure::chart::quantity::Unit;
 use unconvoy_measure::chart::{self, colour, index_of};
-use unconvoy_measure::output::{complain, print, with_suffix, write};
+use unconvoy_measure::output::{can_write, complain, print, with_suffix, write};
 use unconvoy_measure::statistics::Spread;
 use unconvoy_sim::grid::{Cell, Ended, Result};
 use unconvoy_sim::points::{finish, simulate};
@@ -97,6 +97,7 @@ pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result
         complain(&messages::record_kept(figure.name, &json));
         return Ok(());
     }
+    can_write(&json)?;
     // An extended record keeps the seeds that it has.
     let mut seeds = stored.as_ref().map_or_else(Vec::new, |stored| stored.seeds.clone());
     seeds.extend(&how.seeds);

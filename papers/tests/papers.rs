@@ -3,6 +3,8 @@
 #[path = "../../crates/cli/tests/stage/mod.rs"]
 mod stage;
 
+use std::time::Duration;
+
 use predicates::prelude::*;
 use predicates::str::contains;
 use stage::Stage;
@@ -65,6 +67,15 @@ fn simulated_figure_has_a_record_that_resume_keeps() {
     stage.unconvoy().args(old).assert().success();
     assert_eq!(stage.read("o.json"), record);
     assert_eq!(stage.read("o.svg"), stage.read("f/sim-syncchar-6.svg"));
+}
+
+#[test]
+fn unwritable_record_is_rejected_before_simulation() {
+    let stage = Stage::new();
+    stage.write("file", "");
+    let words = ["papers", "run", "sim-asplos-11", "--json", "file/r.json"];
+    let assert = stage.unconvoy().args(words).timeout(Duration::from_secs(60)).assert();
+    assert.code(1).stderr(contains("cannot make the directory"));
 }
 
 #[test]

@@ -34,6 +34,23 @@ fn run_prints_table_and_writes_record() {
 }
 
 #[test]
+fn unwritable_json_is_rejected_before_simulation() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    // The simulation would take hours.
+    Command::cargo_bin("unconvoy-study")
+        .expect("built")
+        .args(["sim", "--seconds", "3600", "--json"])
+        .arg(file.join("r.json"))
+        .timeout(std::time::Duration::from_secs(60))
+        .assert()
+        .failure()
+        .code(1)
+        .stderr(contains("cannot make the directory"));
+}
+
+#[test]
 fn printed_machine_is_accepted_as_machine_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("m.toml");

@@ -13,7 +13,7 @@ use unconvoy_measure::arguments::{seconds, threads};
 use unconvoy_measure::chart::quantity::Unit;
 use unconvoy_measure::failure::{EXIT_USAGE, Usage};
 use unconvoy_measure::interrupt::Interrupted;
-use unconvoy_measure::output::{complain, print};
+use unconvoy_measure::output::{can_write, complain, print};
 
 use crate::calibrate::ROUNDS;
 use crate::experiment::Task;
@@ -224,6 +224,9 @@ fn run(args: &SimArgs) -> anyhow::Result<()> {
         interval_ns: None,
     };
     let cells = cells(&point, &args.locks, &args.threads);
+    if let Some(path) = &args.json {
+        can_write(path)?;
+    }
     let write = |ended: &Ended| match &args.json {
         Some(path) => write_json(
             path,
