@@ -58,6 +58,11 @@ fn printed_machine_is_accepted_as_machine_file() {
     std::fs::write(&file, printed).expect("written");
     sim(&format!("--machine {} --threads 4 --locks default --seconds 0.01", file.display()))
         .success();
+    // A directory with the name of a preset does not hide it.
+    std::fs::create_dir(directory.path().join("server")).expect("made");
+    let mut beside = Command::cargo_bin("unconvoy-study").expect("built");
+    beside.current_dir(directory.path()).args(["sim", "--machine", "server", "--print-machine"]);
+    beside.assert().success();
     let wrong =
         std::fs::read_to_string(&file).expect("there").replace("sockets = 2", "sockets = 0");
     std::fs::write(&file, wrong).expect("written");
