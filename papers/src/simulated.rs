@@ -172,7 +172,7 @@ pub fn redraw(
         simulated,
         seeds: results.iter().map(|(seed, _)| *seed).collect(),
         results,
-        failures: Vec::new(),
+        failures: stored.iter().flat_map(|stored| stored.failures.clone()).collect(),
         complete: stored.iter().all(|stored| stored.complete),
         unconvoy: first.unconvoy.clone(),
         plan: first.plan.clone(),
@@ -301,7 +301,8 @@ impl SoFar<'_> {
     }
 
     fn caption(&self) -> String {
-        let what = if self.complete { "" } else { "INCOMPLETE. " };
+        let is_whole = self.complete && self.failures.is_empty();
+        let what = if is_whole { "" } else { "INCOMPLETE. " };
         let shown = match self.seeds.as_slice() {
             [one] => format!("seed {one}"),
             all if self.simulated.is_first_seed => {

@@ -120,6 +120,22 @@ fn interrupted_seeds_are_continued() {
 }
 
 #[test]
+fn drawing_from_a_record_keeps_its_failures() {
+    let stage = Stage::new();
+    papers(&stage, "run sim-syncchar-6 --quick --out f").success();
+    let whole = stage.read("f/sim-syncchar-6.json");
+    let mut failed: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    failed["failures"] = serde_json::json!(["Prob projected at 8: the simulated program hangs"]);
+    failed["results"].as_array_mut().unwrap().remove(0);
+    stage.write("f/sim-syncchar-6.json", &failed.to_string());
+    papers(&stage, "run sim-syncchar-6 --from f/sim-syncchar-6.json --out g").success();
+    assert!(stage.read("g/sim-syncchar-6.json").contains("Prob projected at 8: the simulated"));
+    assert!(stage.read("g/sim-syncchar-6.svg").contains("INCOMPLETE. Simulated"));
+    papers(&stage, "run sim-syncchar-6 --quick --out g --resume").success();
+    assert_eq!(stage.read("g/sim-syncchar-6.json"), whole);
+}
+
+#[test]
 fn changed_parameters_are_printed_with_their_reason() {
     let stage = Stage::new();
     papers(&stage, "run sim-asplos-8 --quick").success().stdout(
