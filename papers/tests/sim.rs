@@ -75,6 +75,7 @@ fn printed_machine_is_accepted_as_machine_file() {
 fn unknown_name_is_rejected_with_known_names() {
     sim("nosuch").failure().code(2).stderr(contains("raytrace"));
     sim("--think 5 tm1").failure().code(2).stderr(contains("tm1"));
+    sim("--section 18446744073709551615").failure().code(2).stderr(contains("3600000000000"));
     sim("--machine nosuch").failure().code(2).stderr(contains("niagara2-64"));
     sim("--machine /dev/zero").failure().code(2).stderr(contains("1 MiB"));
     sim("--locks nosuch").failure().stderr(contains("CONTENTION+LOAD"));
@@ -194,6 +195,9 @@ fn validate_rejects_unusable_records() {
     with(&record(&[]).replace("\"latency\":false", "\"latency\":true"))
         .stderr(contains("--latency"));
     sim("tm1 --validate r.json").failure().stderr(contains("cannot be used with"));
+    for ignored in ["--validate r.json --locks mcs+none", "--calibrate --json r.json"] {
+        sim(ignored).failure().code(2).stderr(contains("cannot be used with"));
+    }
 }
 
 #[test]
