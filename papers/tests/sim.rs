@@ -167,6 +167,11 @@ fn validate_compares_record_with_simulation() {
     assert_eq!(report["rows"][0]["lock"], "loiter+control");
     assert_eq!(report["rows"][0]["measured"]["median"], 8.5e6);
     assert!(std::fs::read_to_string(path("v.md")).expect("written").contains("The worst rows"));
+    // One lock has no order, and no row has 64 threads.
+    std::fs::write(path("r.json"), record(&runs[1..2])).expect("written");
+    sim(&words).success().stdout(contains("not judged").count(1));
+    std::fs::write(path("r.json"), record(&runs[6..])).expect("written");
+    sim(&words).success().stdout(contains("not judged").count(6));
 }
 
 #[test]
