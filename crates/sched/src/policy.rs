@@ -124,7 +124,8 @@ impl Policy {
                 change = self.determine_bound(now_ns);
             }
         }
-        if now_ns >= self.restart_at {
+        // A restart would only clear the votes on a fixed bound.
+        if now_ns >= self.restart_at && !self.search.is_fixed() {
             change = Some(self.restart(now_ns));
         }
         if let Some(change) = change {
