@@ -216,7 +216,8 @@ impl Scheduler {
     pub fn record(&mut self, record: Record, now_ns: u64) {
         let Record { task, tid, parent, .. } = record;
         if let Some(known) = self.tasks.known.get_mut(&task) {
-            (known.parent, known.is_special) = (parent, record.is_special);
+            // A thread that executes a program takes the thread id of its process.
+            (known.tid, known.parent, known.is_special) = (tid, parent, record.is_special);
         }
         match record.event {
             Event::Exit => return self.ended(task),
