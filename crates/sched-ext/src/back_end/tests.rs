@@ -66,6 +66,21 @@ fn order_for_a_thread_that_executed_a_program_has_its_new_id() {
 }
 
 #[test]
+fn share_of_a_new_task_is_that_of_its_slices() {
+    let mut all = scheduler();
+    let first = all.bound();
+    let mut share_after = |waited| {
+        process(&mut all, slice(1, 5, waited, first, false));
+        all.tasks().next().unwrap().share
+    };
+    assert_eq!([share_after(0.5), share_after(0.25)], [0.5, 0.375]);
+    for _ in 0..100 {
+        share_after(0.75);
+    }
+    assert!((share_after(0.75) - 0.75).abs() < 0.01, "the first slices count less and less");
+}
+
+#[test]
 fn slice_under_another_bound_does_not_vote() {
     let mut all = scheduler();
     let first = all.bound();
