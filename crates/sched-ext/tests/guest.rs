@@ -181,6 +181,19 @@ fn memory_nodes_serve_their_queues_and_each_others() {
 }
 
 #[test]
+fn core_with_a_runnable_task_of_the_set_is_not_lent() {
+    let Some(output) = Machine::new("lending.sh", PROCESSORS).boot() else { return };
+    assert!(output.numbers("found")[0] >= 4, "{}", output.console);
+    let switches = output.switches("busy.switches", &output.load("spin").2);
+    let all: u64 = switches.values().sum();
+    let lent: u64 = switches.iter().filter(|&(&cpu, _)| cpu < 4).map(|(_, count)| count).sum();
+    // A set whose cores alternate between both kinds of tasks would get a third of the switches.
+    assert!(all > 0 && lent * 8 < all, "{lent} of {all}:\n{}", output.console);
+    output.assert_no_starvation(&["files", "spin"]);
+    assert_eq!(output.words("end")[0], "enabled", "{}", output.console);
+}
+
+#[test]
 fn ten_thousand_forks_leak_no_memory() {
     let Some(output) = Machine::new("leaks.sh", PROCESSORS).boot() else { return };
     let rounds: Vec<Vec<u64>> = (0..5)

@@ -43,7 +43,7 @@
  *
  *      queue       tasks                                  cores that serve it
  *      SET         of the set                             those of the set
- *      REST + m    ordinary, may run anywhere             outside the set; any if SET is empty
+ *      REST + m    ordinary, may run anywhere             outside the set; idle ones of the set
  *      SOME + m    with a mask that excludes cores        those in the mask
  *      PINNED + n  that may run only on processor n       n
  *
@@ -58,9 +58,10 @@
  *    A core serves its kinds of queues in rotation, so that none starves behind another; if the set
  *    covers all cores, the rotation includes REST. Each queue is first in, first out.
  *
- * 7. Borrowed cores. Unlike in the paper, an idle core of the set runs ordinary tasks. A task of
- *    the set that wakes up takes the core back at once. Tasks of the set never borrow other cores:
- *    the set is small on purpose.
+ * 7. Borrowed cores. Unlike in the paper, an idle core of the set runs ordinary tasks. A core is
+ *    idle if SET is empty and no task of the set wants to continue on the core. A task of the set
+ *    that wakes up takes the core back at once. Tasks of the set never borrow other cores: the set
+ *    is small on purpose.
  *
  * 8. Affinity. A task whose mask includes the first core can stay in a set of any size, so the set
  *    confines it. A task whose mask excludes the first core is scheduled by its mask alone (SOME),

@@ -175,8 +175,11 @@ __noinline int take_near(__u32 kind, __s32 cpu)
 	return taken;
 }
 
-/* Moves the next task to the processor. Returns whether there was one. */
-static __always_inline bool take_turns(__s32 cpu)
+/*
+ * Moves the next task to the processor. Returns whether there was one. With `may_lend`, a processor
+ * of the set may run an ordinary task.
+ */
+static __always_inline bool take_turns(__s32 cpu, bool may_lend)
 {
 	__u32 bound = bound_of(set);
 	bool inside = rank(cpu) < bound;
@@ -196,7 +199,7 @@ static __always_inline bool take_turns(__s32 cpu)
 		if (which == 3 && inside && bound >= processors && take_near(REST, cpu))
 			return true;
 	}
-	if (inside && take_near(REST, cpu)) {
+	if (inside && may_lend && take_near(REST, cpu)) {
 		struct totals *sum = sums();
 
 		if (sum)
