@@ -194,6 +194,16 @@ fn core_with_a_runnable_task_of_the_set_is_not_lent() {
 }
 
 #[test]
+fn task_with_offline_processors_in_its_mask_runs_on_the_sets_cores() {
+    let Some(output) = Machine::new("masks.sh", PROCESSORS).boot() else { return };
+    assert_eq!(output.words("loaded")[0], "enabled", "{}", output.console);
+    assert!(output.numbers("found")[0] >= 6, "{}", output.console);
+    // The kernel unloads a scheduler under which a task waits for 30 seconds.
+    assert_eq!(output.words("end")[0], "enabled", "{}", output.console);
+    assert!(output.load("masked").1 > 0, "{}", output.console);
+}
+
+#[test]
 fn ten_thousand_forks_leak_no_memory() {
     let Some(output) = Machine::new("leaks.sh", PROCESSORS).boot() else { return };
     let rounds: Vec<Vec<u64>> = (0..5)

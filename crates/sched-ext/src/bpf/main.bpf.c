@@ -44,7 +44,7 @@
  *      queue       tasks                                  cores that serve it
  *      SET         of the set                             those of the set
  *      REST + m    ordinary, may run anywhere             outside the set; idle ones of the set
- *      SOME + m    with a mask that excludes cores        those in the mask
+ *      SOME + m    with a mask that excludes online cores those in the mask
  *      PINNED + n  that may run only on processor n       n
  *
  *    One queue for the whole set balances the set within itself (section 3.4), and the set spans
@@ -152,6 +152,7 @@ __s32 BPF_PROG(unconvoy_init)
 
 	if (cpus > MAX_CPUS)
 		return -22;
+	possible = cpus;
 	error = scx_bpf_create_dsq(SET, -1);
 	if (error)
 		return error;
