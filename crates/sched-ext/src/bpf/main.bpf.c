@@ -24,8 +24,8 @@
  *    nothing. Waits nest: a mutex contains a spin lock, and an interrupt may need one during a
  *    wait. Only the outermost wait counts; it ends when the task acquires its lock. The kernel
  *    skips a traced program that would nest in itself, so an end can be missed. A wait whose end
- *    was missed is discarded: at the task's next switch if waiters for that kind of lock never
- *    sleep, and otherwise when the task waits for another lock.
+ *    was missed is discarded: when the task's slice or run ends if waiters for that kind of lock
+ *    never sleep, and otherwise when the task waits for another lock.
  *
  * 4. Records. A slice goes to the policy if it or the one before was above the threshold, since the
  *    task may have become lock-intensive. Each slice of a task in the set goes to the policy, too,
