@@ -197,6 +197,10 @@ fn core_with_a_runnable_task_of_the_set_is_not_lent() {
 fn task_with_offline_processors_in_its_mask_runs_on_the_sets_cores() {
     let Some(output) = Machine::new("masks.sh", PROCESSORS).boot() else { return };
     assert_eq!(output.words("loaded")[0], "enabled", "{}", output.console);
+    for cpu in 4..8 {
+        let cores = output.numbers(&format!("offline.{cpu}.cores"));
+        assert_eq!(cores, [cpu], "a processor that is offline counts:\n{}", output.console);
+    }
     assert!(output.numbers("found")[0] >= 6, "{}", output.console);
     // The kernel unloads a scheduler under which a task waits for 30 seconds.
     assert_eq!(output.words("end")[0], "enabled", "{}", output.console);
