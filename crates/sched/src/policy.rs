@@ -136,8 +136,7 @@ impl Policy {
     fn votes_suffice(&self) -> bool {
         let votes =
             u64::from(self.parameters.votes_per_core) * u64::from(self.bound.min(self.tasks));
-        self.votes.suffice(self.bound, self.parameters.voted_ns_per_core)
-            && self.votes.count() >= votes
+        self.votes.suffice(self.bound, self.parameters.voted_ns_per_core, votes)
     }
 
     /// Algorithm 4.
