@@ -160,8 +160,8 @@ pub(crate) fn run_failed(cell: &str) -> String {
 
 pub(crate) fn failed_before(why: &str) -> String {
     format!(
-        "a run failed before this record was continued, and its cell's other runs are later\n  \
-         than the runs that they are compared with: {why}"
+        "a run failed before this record was continued, so the other runs of its cell were made\n  \
+         later than the runs they are compared with: {why}"
     )
 }
 

@@ -38,8 +38,11 @@ pub(crate) fn no_run_time() -> &'static str {
 
 pub(crate) fn no_sections_of(lock: Option<&str>) -> String {
     match lock {
-        Some(name) => format!("no sections and times of a lock {name}; see predict --analyse"),
-        None => "the trace has no sections of a lock whose times are known".to_string(),
+        Some(name) => format!(
+            "the trace has no lock {name} with sections and times: list its locks with `unconvoy \
+             predict --analyse`"
+        ),
+        None => "the trace has no lock with sections and times".to_string(),
     }
 }
 

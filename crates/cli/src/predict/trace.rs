@@ -120,7 +120,7 @@ pub struct Lock {
     pub size: u64,
     /// Return address of its first acquisition.
     pub pc: u64,
-    /// Number of acquisitions; of a truncated trace at least those that were sampled stand for.
+    /// Number of acquisitions; in a truncated trace, at least as many as the samples stand for.
     pub acquisitions: u64,
     /// Instructions for which it was held and waited for, if counted.
     pub held: Option<(u64, u64)>,

@@ -4,8 +4,8 @@ use core::cell::Cell;
 
 use super::give_way::LateWriter;
 
-/// What a writer keeps of its wait: how far it has come with the revocation of a bias, and when it
-/// asks readers to give way.
+/// State of a writer's wait: its progress in the revocation of a bias, and the time of its next
+/// request to give way.
 #[derive(Debug, Default)]
 pub struct Drain {
     /// The state that the drain is for.
