@@ -50,6 +50,11 @@ RELEASE := target/release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 RUN_TESTS := scripts/run-tests.sh
 
+# make takes each part of a path with a space for a path, which `make uninstall` would remove.
+has_space = $(filter-out 1,$(words x$(1)x))
+$(foreach name,PREFIX DESTDIR,$(if $(call has_space,$($(name))),\
+	$(error $(name) must be a path without spaces: "$($(name))")))
+
 # The parts of `make test`, and of `make test-all`. Those joined by `+` run side by side, because
 # each leaves a processor idle for a good part of its time.
 TESTS := build-tests test-lint test-layers test-loom+test-unit+test-preload
@@ -71,8 +76,9 @@ RARE_PACKAGES := $(addprefix -p ,$(RARE))
 TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 	--config "target.'cfg(unix)'.runner = '$(CURDIR)/scripts/run-selected.sh'"
 
-# The recipes expect programs in target/.
-unexport CARGO_TARGET_DIR
+# The recipes expect programs in target/. The option overrides a user's configuration of cargo.
+unexport CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR
+IN_TARGET := --target-dir target
 
 # Prerequisites are steps in order: packages, build, installation.
 .NOTPARALLEL:
@@ -87,6 +93,7 @@ unexport CARGO_TARGET_DIR
 all: setup build
 
 setup:
+	$(if $(call has_space,$(CURDIR)),$(error this folder needs a path without spaces: "$(CURDIR)"))
 	@scripts/setup.sh scripts/packages-build.txt
 
 setup-tests: setup
@@ -110,8 +117,9 @@ kernel: setup
 	@scripts/setup-kernel.sh
 
 build:
-	$(CARGO) build --release --workspace
-	$(CARGO) rustc --quiet --release -p unconvoy --lib --features capi --crate-type staticlib
+	$(CARGO) build $(IN_TARGET) --release --workspace
+	$(CARGO) rustc $(IN_TARGET) --quiet --release -p unconvoy --lib --features capi \
+		--crate-type staticlib
 	$(MAKE) --no-print-directory workloads
 
 workloads:
@@ -119,7 +127,7 @@ workloads:
 
 # Only what the demo runs.
 build-demo:
-	$(CARGO) build --release -p unconvoy-cli -p unconvoy-preload
+	$(CARGO) build $(IN_TARGET) --release -p unconvoy-cli -p unconvoy-preload
 	$(MAKE) --no-print-directory -C papers/workloads OUT=$(CURDIR)/target/workloads \
 		$(addprefix $(CURDIR)/target/workloads/,leveldb_bench raytrace)
 
@@ -300,10 +308,10 @@ target/tools/bin/mdbook:
 	$(CARGO) install --quiet --locked --root target/tools mdbook@0.5.4
 book: $(MDBOOK)
 	$(MDBOOK) build
-	@# Links that leave docs/ lead to the repository.
+	@# Links that leave docs/ lead to the repository. A test compares the names.
 	find target/book -name '*.html' -exec sed -i -E \
 		-e 's#href="(\.\./)+(CONTRIBUTING|CHANGELOG|SECURITY)\.html#href="$(REPOSITORY)/\2.md#g' \
-		-e 's#href="(\.\./)+crates/#href="$(REPOSITORY)/crates/#g' {} +
+		-e 's#href="(\.\./)+(crates|papers|scripts)/#href="$(REPOSITORY)/\2/#g' {} +
 	@echo "target/book/index.html"
 
 bench: setup build
@@ -415,7 +423,7 @@ install: build install-files
 
 # What `cargo install` cannot install.
 install-library:
-	$(CARGO) build --release -p unconvoy-preload
+	$(CARGO) build $(IN_TARGET) --release -p unconvoy-preload
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
 
 install-files: install-unconvoy
@@ -427,7 +435,8 @@ install-files: install-unconvoy
 	find target/workloads -maxdepth 1 -type f -perm -u+x \
 		-exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +
 
-# The command, the library, and what C needs.
+# The command, the library, and what C needs. `umask`: files that `install` does not make are for
+# all users, whatever umask root's shell has.
 install-unconvoy:
 	install -D -m 755 $(RELEASE)/unconvoy $(DESTDIR)$(PREFIX)/bin/unconvoy
 	install -D -m 644 crates/locks/include/unconvoy.h $(DESTDIR)$(PREFIX)/include/unconvoy.h
@@ -435,16 +444,17 @@ install-unconvoy:
 	install -D -m 755 $(RELEASE)/libunconvoy.so $(DESTDIR)$(PREFIX)/lib/unconvoy/libunconvoy.so
 	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy $(addprefix $(RELEASE)/unconvoy-,top png)
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
-	$(RELEASE)/unconvoy man $(DESTDIR)$(PREFIX)/share/man/man1
+	umask 022 && $(RELEASE)/unconvoy man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig \
 		$(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions \
 			fish/vendor_completions.d)
-	sed -e 's#@PREFIX@#$(PREFIX)#' -e 's#@VERSION@#$(VERSION)#' scripts/unconvoy.pc.in \
-		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/unconvoy.pc
-	$(RELEASE)/unconvoy completions bash \
+	umask 022 && sed -e 's#@PREFIX@#$(PREFIX)#' -e 's#@VERSION@#$(VERSION)#' \
+		scripts/unconvoy.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/unconvoy.pc
+	umask 022 && $(RELEASE)/unconvoy completions bash \
 		>$(DESTDIR)$(PREFIX)/share/bash-completion/completions/unconvoy
-	$(RELEASE)/unconvoy completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_unconvoy
-	$(RELEASE)/unconvoy completions fish \
+	umask 022 && $(RELEASE)/unconvoy completions zsh \
+		>$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_unconvoy
+	umask 022 && $(RELEASE)/unconvoy completions fish \
 		>$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/unconvoy.fish
 
 # Removes what install-files installs. A folder with other files stays.

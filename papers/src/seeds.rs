@@ -58,10 +58,11 @@ pub struct Stored {
     /// Fingerprint of the cells; see [`crate::figure::Simulated::fingerprint`].
     #[serde(default)]
     pub plan: Option<String>,
-    /// Whether every cell was simulated with every seed.
+    /// Whether every cell was simulated with every seed, or failed.
     pub complete: bool,
+    /// Errors of the cells that failed.
     #[serde(default)]
-    failures: Vec<String>,
+    pub failures: Vec<String>,
     #[serde(default)]
     results: Vec<Cell>,
 }

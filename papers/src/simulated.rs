@@ -10,7 +10,7 @@ use unconvoy_measure::chart::axis::Axis;
 use unconvoy_measure::chart::panel::{Panel, Point, Series};
 use unconvoy_measure::chart::quantity::Unit;
 use unconvoy_measure::chart::{self, colour, index_of};
-use unconvoy_measure::output::{complain, print, with_suffix, write};
+use unconvoy_measure::output::{can_write, complain, print, with_suffix, write};
 use unconvoy_measure::statistics::Spread;
 use unconvoy_sim::grid::{Cell, Ended, Result};
 use unconvoy_sim::points::{finish, simulate};
@@ -97,6 +97,7 @@ pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result
         complain(&messages::record_kept(figure.name, &json));
         return Ok(());
     }
+    can_write(&json)?;
     // An extended record keeps the seeds that it has.
     let mut seeds = stored.as_ref().map_or_else(Vec::new, |stored| stored.seeds.clone());
     seeds.extend(&how.seeds);
@@ -171,7 +172,7 @@ pub fn redraw(
         simulated,
         seeds: results.iter().map(|(seed, _)| *seed).collect(),
         results,
-        failures: Vec::new(),
+        failures: stored.iter().flat_map(|stored| stored.failures.clone()).collect(),
         complete: stored.iter().all(|stored| stored.complete),
         unconvoy: first.unconvoy.clone(),
         plan: first.plan.clone(),
@@ -300,7 +301,8 @@ impl SoFar<'_> {
     }
 
     fn caption(&self) -> String {
-        let what = if self.complete { "" } else { "INCOMPLETE. " };
+        let is_whole = self.complete && self.failures.is_empty();
+        let what = if is_whole { "" } else { "INCOMPLETE. " };
         let shown = match self.seeds.as_slice() {
             [one] => format!("seed {one}"),
             all if self.simulated.is_first_seed => {

@@ -3,6 +3,8 @@
 #[path = "../../crates/cli/tests/stage/mod.rs"]
 mod stage;
 
+use std::time::Duration;
+
 use predicates::prelude::*;
 use predicates::str::contains;
 use stage::Stage;
@@ -68,6 +70,15 @@ fn simulated_figure_has_a_record_that_resume_keeps() {
 }
 
 #[test]
+fn unwritable_record_is_rejected_before_simulation() {
+    let stage = Stage::new();
+    stage.write("file", "");
+    let words = ["papers", "run", "sim-asplos-11", "--json", "file/r.json"];
+    let assert = stage.unconvoy().args(words).timeout(Duration::from_secs(60)).assert();
+    assert.code(1).stderr(contains("cannot make the directory"));
+}
+
+#[test]
 fn further_seeds_extend_a_record() {
     let stage = Stage::new();
     let run = |arguments: &str| papers(&stage, &format!("run sim-syncchar-5 --quick {arguments}"));
@@ -106,6 +117,22 @@ fn interrupted_seeds_are_continued() {
         .success()
         .stderr(contains("seed 2, 2 of 3").and(contains("seed 1,").not()));
     assert_eq!(stage.read("f/sim-syncchar-5.json"), whole);
+}
+
+#[test]
+fn drawing_from_a_record_keeps_its_failures() {
+    let stage = Stage::new();
+    papers(&stage, "run sim-syncchar-6 --quick --out f").success();
+    let whole = stage.read("f/sim-syncchar-6.json");
+    let mut failed: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    failed["failures"] = serde_json::json!(["Prob projected at 8: the simulated program hangs"]);
+    failed["results"].as_array_mut().unwrap().remove(0);
+    stage.write("f/sim-syncchar-6.json", &failed.to_string());
+    papers(&stage, "run sim-syncchar-6 --from f/sim-syncchar-6.json --out g").success();
+    assert!(stage.read("g/sim-syncchar-6.json").contains("Prob projected at 8: the simulated"));
+    assert!(stage.read("g/sim-syncchar-6.svg").contains("INCOMPLETE. Simulated"));
+    papers(&stage, "run sim-syncchar-6 --quick --out g --resume").success();
+    assert_eq!(stage.read("g/sim-syncchar-6.json"), whole);
 }
 
 #[test]

@@ -34,6 +34,23 @@ fn run_prints_table_and_writes_record() {
 }
 
 #[test]
+fn unwritable_json_is_rejected_before_simulation() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    // The simulation would take hours.
+    Command::cargo_bin("unconvoy-study")
+        .expect("built")
+        .args(["sim", "--seconds", "3600", "--json"])
+        .arg(file.join("r.json"))
+        .timeout(std::time::Duration::from_secs(60))
+        .assert()
+        .failure()
+        .code(1)
+        .stderr(contains("cannot make the directory"));
+}
+
+#[test]
 fn printed_machine_is_accepted_as_machine_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("m.toml");
@@ -41,6 +58,11 @@ fn printed_machine_is_accepted_as_machine_file() {
     std::fs::write(&file, printed).expect("written");
     sim(&format!("--machine {} --threads 4 --locks default --seconds 0.01", file.display()))
         .success();
+    // A directory with the name of a preset does not hide it.
+    std::fs::create_dir(directory.path().join("server")).expect("made");
+    let mut beside = Command::cargo_bin("unconvoy-study").expect("built");
+    beside.current_dir(directory.path()).args(["sim", "--machine", "server", "--print-machine"]);
+    beside.assert().success();
     let wrong =
         std::fs::read_to_string(&file).expect("there").replace("sockets = 2", "sockets = 0");
     std::fs::write(&file, wrong).expect("written");
@@ -53,6 +75,7 @@ fn printed_machine_is_accepted_as_machine_file() {
 fn unknown_name_is_rejected_with_known_names() {
     sim("nosuch").failure().code(2).stderr(contains("raytrace"));
     sim("--think 5 tm1").failure().code(2).stderr(contains("tm1"));
+    sim("--section 18446744073709551615").failure().code(2).stderr(contains("3600000000000"));
     sim("--machine nosuch").failure().code(2).stderr(contains("niagara2-64"));
     sim("--machine /dev/zero").failure().code(2).stderr(contains("1 MiB"));
     sim("--locks nosuch").failure().stderr(contains("CONTENTION+LOAD"));
@@ -144,6 +167,11 @@ fn validate_compares_record_with_simulation() {
     assert_eq!(report["rows"][0]["lock"], "loiter+control");
     assert_eq!(report["rows"][0]["measured"]["median"], 8.5e6);
     assert!(std::fs::read_to_string(path("v.md")).expect("written").contains("The worst rows"));
+    // One lock has no order, and no row has 64 threads.
+    std::fs::write(path("r.json"), record(&runs[1..2])).expect("written");
+    sim(&words).success().stdout(contains("not judged").count(1));
+    std::fs::write(path("r.json"), record(&runs[6..])).expect("written");
+    sim(&words).success().stdout(contains("not judged").count(6));
 }
 
 #[test]
@@ -172,6 +200,9 @@ fn validate_rejects_unusable_records() {
     with(&record(&[]).replace("\"latency\":false", "\"latency\":true"))
         .stderr(contains("--latency"));
     sim("tm1 --validate r.json").failure().stderr(contains("cannot be used with"));
+    for ignored in ["--validate r.json --locks mcs+none", "--calibrate --json r.json"] {
+        sim(ignored).failure().code(2).stderr(contains("cannot be used with"));
+    }
 }
 
 #[test]

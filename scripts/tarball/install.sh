@@ -38,6 +38,17 @@ usage() {
 	END
 }
 
+# Prints the one path of a folder, without links, `.` and `..`. Its last parts may be missing. An
+# upgrade compares paths with those in the earlier version's list, and removes the others.
+resolved() {
+	if [ -d "$1" ]; then
+		(CDPATH='' cd -P "$1" 2>/dev/null && pwd) || printf '%s\n' "$1"
+	else
+		parent=$(resolved "$(dirname "$1")")
+		printf '%s\n' "${parent%/}/$(basename "$1")"
+	fi
+}
+
 prefix=/usr/local
 action=install_files
 while [ $# != 0 ]; do
@@ -63,13 +74,13 @@ case $prefix in
 /*) ;;
 *) prefix=$PWD/$prefix ;;
 esac
+prefix=$(resolved "$prefix")
 # LD_PRELOAD separates its entries by these; the others would break unconvoy.pc.
 case $prefix in
 *[!A-Za-z0-9/._+@%,~-]*)
 	wrong_usage "the prefix '$prefix' has a character that LD_PRELOAD or pkg-config cannot take"
 	;;
 esac
-[ "$prefix" = / ] || prefix=${prefix%/}
 
 here=$(CDPATH='' cd "$(dirname "$0")" && pwd)
 files=$here/files

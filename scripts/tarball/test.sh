@@ -130,6 +130,7 @@ try_debian() {
 
 	as_user sh -c "$install --prefix ~/.local"
 	as_user grep -qx 'prefix=/try/user/.local' /try/user/.local/lib/pkgconfig/unconvoy.pc
+	as_user sh -c "cd && $install --prefix ./.local/" # an upgrade, by another path of the folder
 	try_commands as_user
 	as_user sh -c "$install --prefix ~/.local --uninstall"
 	[ ! -e "$root/try/user/.local" ] || fail "left behind: $(find "$root/try/user/.local")"

@@ -11,7 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use unconvoy_measure::interrupt::Interrupts;
 
-/// Time for a program to end by itself after a signal that its sender may have sent to it too.
+/// Time for a program to end by itself after a signal to this command: the sender may have sent the
+/// signal to the program, too.
 const BY_ITSELF: Duration = Duration::from_millis(500);
 /// Time for a program to end after its time-out before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -46,7 +47,7 @@ enum Deadline {
 
 /// Runs the command and waits for it. A signal to this command is passed on, unless the terminal
 /// sent it to the program too. The program may take its time to end, as a database does; a second
-/// signal kills it. The time-out ends it too.
+/// signal kills it. The time-out ends the program, too.
 ///
 /// # Errors
 ///

@@ -52,8 +52,8 @@ struct Image {
     source: Option<Source>,
 }
 
-/// Where a file is read. It is open only while it is read: a process may map more files than this
-/// command may have open.
+/// Path of a file, which is open only during a read: a process may map more files than this command
+/// may have open.
 struct Source {
     path: PathBuf,
     /// Device and inode.

@@ -63,7 +63,7 @@ pub fn distinct(outputs: &[(&str, Option<&Path>)]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A file's path without links, which exists or not.
+/// The path, without links, of a file that may not exist yet.
 fn identity(file: &Path) -> PathBuf {
     let path = file.canonicalize().or_else(|_| {
         let directory = directory_of(file).canonicalize()?;
@@ -83,7 +83,7 @@ pub fn replaceable_by_library(file: &Path) -> Result<PathBuf, String> {
     writable_by_library(&regular(file)?)
 }
 
-/// The file that a link leads to, which is a regular one if it exists.
+/// The file that a link leads to. Rejects devices and pipes.
 fn regular(file: &Path) -> Result<PathBuf, String> {
     match file.metadata() {
         Ok(found) if !found.is_file() && !found.is_dir() => {
@@ -101,7 +101,7 @@ fn regular(file: &Path) -> Result<PathBuf, String> {
 pub fn temporary(prefix: &str) -> anyhow::Result<tempfile::TempDir> {
     let made = tempfile::Builder::new().prefix(prefix).tempdir();
     made.map_err(|error| {
-        // The error's own text names a directory of random name.
+        // The error's own text has the random name of the directory.
         let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
         anyhow!(messages::no_temporary_directory(&std::env::temp_dir(), &cause))
     })

@@ -231,8 +231,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     Err(execute(&args.program, &environment).into())
 }
 
-/// Sets what a strategy file says, and prints what of it has no effect. `has_lock`: `--lock` serves
-/// the locks that no entry names, even if the file chooses libc for them.
+/// Sets the variables that a strategy file stands for, and prints warnings about entries without
+/// effect. `has_lock`: `--lock` serves the locks that no entry names, even if the file chooses libc
+/// for them.
 fn apply(
     file: &Path,
     program: &OsStr,
@@ -327,7 +328,8 @@ impl Environment {
         Self(std::env::vars_os().collect())
     }
 
-    /// Removes what would make another run, in which this command was started, part of this one.
+    /// Removes settings of an outer `unconvoy run`, in which this command was started, if options
+    /// of this run replace them.
     fn forget_outer_run(&mut self, args: &RunArgs) {
         if args.lock.is_some() || args.strategy.is_some() {
             self.remove(environment::REPLACE.name);

@@ -151,6 +151,7 @@ fn one_file_for_two_outputs_exits_2() {
     let stage = Stage::new();
     for outputs in [
         &["compare", "--json", "x", "--csv", "./x"][..],
+        &["compare", "--json", "x.svg", "--plot", "x"],
         &["profile", "--json", "x", "--csv", "x"],
         &["profile", "--output", "x", "--html", "x"],
         &["predict", "--json", "x", "--html", "x"],

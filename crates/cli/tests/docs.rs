@@ -205,6 +205,23 @@ fn links_have_targets() {
     assert!(dead.is_empty(), "dead links: {dead:#?}");
 }
 
+/// In the book, such a link would lead nowhere.
+#[test]
+fn link_out_of_docs_is_rewritten_for_the_book() {
+    let makefile = fs::read_to_string(repository().join("Makefile")).unwrap();
+    let recipe = makefile.split("\nbook: ").nth(1).and_then(|rest| rest.split("\n\n").next());
+    let names: Vec<&str> = recipe.unwrap().split(['(', '|', ')']).collect();
+    for page in pages_below(&repository().join("docs")) {
+        for link in links(&prose(&fs::read_to_string(&page).unwrap())) {
+            let up = link.matches("../").count();
+            let depth = page.strip_prefix(repository()).unwrap().components().count() - 1;
+            let name = link.trim_start_matches("../").split(['/', '.']).next().unwrap();
+            let is_rewritten = up != depth || names.contains(&name);
+            assert!(is_rewritten, "`make book` breaks {link} in {}", page.display());
+        }
+    }
+}
+
 #[test]
 fn page_is_listed_in_book_and_map() {
     let docs = repository().join("docs");

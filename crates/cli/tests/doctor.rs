@@ -44,6 +44,35 @@ fn missing_parts_have_their_remedy() {
     }
 }
 
+/// `profile --pid` works there, with the privilege, but not the sensor.
+#[test]
+fn bpf_in_a_pid_namespace_serves_profiles() {
+    let stage = Stage::new();
+    let bpf = |text: &[u8]| {
+        let found: Value = serde_json::from_slice(text).unwrap();
+        let checks = found["checks"].as_array().unwrap().clone();
+        checks.into_iter().find(|check| check["name"] == "BPF").unwrap()
+    };
+    let outside = stage.unconvoy().args(["doctor", "--json"]).output().unwrap();
+    if bpf(&outside.stdout)["works"] == false {
+        println!("skipped: {}", bpf(&outside.stdout)["detail"]);
+        return;
+    }
+    let inside = std::process::Command::new("unshare")
+        .args(["--pid", "--mount", "--fork", "--mount-proc", "--"])
+        .arg(stage.process().get_program())
+        .args(["doctor", "--json"])
+        .output();
+    let Ok(inside) = inside.as_ref().map_err(|error| println!("skipped: {error}")) else { return };
+    if !inside.status.success() {
+        println!("skipped: no PID namespace: {}", String::from_utf8_lossy(&inside.stderr));
+        return;
+    }
+    let check = bpf(&inside.stdout);
+    let detail = check["detail"].as_str().unwrap();
+    assert!(check["works"] == true && detail.contains("run --sensor bpf does not"), "{check}");
+}
+
 #[test]
 fn library_that_the_loader_rejects_is_named_with_the_complaint() {
     let stage = Stage::new();

@@ -1,4 +1,4 @@
-//! `make install`: the files, and a C program that is built with them.
+//! `make install` and `make uninstall`: the files, and a C program that is built with them.
 
 mod stage;
 
@@ -29,8 +29,9 @@ fn installed_files_serve_shells_readers_and_c_programs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let prefix = stage.path("prefix");
     let make = |target: &str| {
-        let made = Command::new("make")
-            .args(["--no-print-directory", "-C"])
+        // Root's shell may have a umask that keeps other users out.
+        let made = Command::new("sh")
+            .args(["-c", "umask 077; exec make \"$@\"", "sh", "--no-print-directory", "-C"])
             .arg(&root)
             .arg(target)
             .arg(format!("PREFIX={}", prefix.display()))
@@ -48,6 +49,8 @@ fn installed_files_serve_shells_readers_and_c_programs() {
         let text = std::fs::read_to_string(prefix.join(file)).unwrap();
         assert!(text.contains(part), "{file}");
     }
+    let hidden = Command::new("find").arg(&prefix).args(["!", "-perm", "-444"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&hidden.stdout), "", "other users cannot read these");
     let flags = Command::new("pkg-config")
         .args(["--cflags", "--libs", "unconvoy"])
         .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
@@ -73,6 +76,27 @@ fn installed_files_serve_shells_readers_and_c_programs() {
     make("uninstall");
     let left = Command::new("find").arg(&prefix).args(["!", "-type", "d"]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&left.stdout), "");
+}
+
+/// make would take the parts of such a path for paths of their own, and remove them.
+#[test]
+fn path_with_a_space_is_refused_before_anything_is_removed() {
+    let stage = Stage::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for variable in ["PREFIX", "DESTDIR"] {
+        let other = stage.write("other", "of somebody else");
+        let made = Command::new("make")
+            .args(["--no-print-directory", "-C"])
+            .arg(&root)
+            .arg("uninstall")
+            .arg(format!("{variable}={} folder", other.display()))
+            .output()
+            .unwrap();
+        let complaint = String::from_utf8_lossy(&made.stderr);
+        assert!(other.exists(), "{variable}: {complaint}");
+        let refusal = format!("{variable} must be a path without spaces");
+        assert!(!made.status.success() && complaint.contains(&refusal), "{complaint}");
+    }
 }
 
 /// The examples in C and C++ build with CMake, and check themselves.

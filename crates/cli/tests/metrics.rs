@@ -122,7 +122,7 @@ fn pipe_is_refused_and_kept() {
     command.env("LD_PRELOAD", &scene.library).env("UNCONVOY_METRICS", &pipe);
     let output = command.output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("no regular file; running without them") && is_pipe(), "{said}");
+    assert!(said.contains("it is not a regular file; running without them") && is_pipe(), "{said}");
     let mut command = scene.stage.process();
     command.args(["run", "--metrics"]).arg(&pipe).args(["--", "echo", "hello"]);
     let output = command.output().expect("it runs");

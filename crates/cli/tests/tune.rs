@@ -206,7 +206,7 @@ fn failure_in_the_confirmation_is_undecided_with_its_cause() {
                    echo no database && exit 4\necho ops: 1\n";
     tune(&stage, failing, &["--budget", "20s"])
         .code(3)
-        .stdout(contains("Undecided: default left the confirmation (exit status 4)"))
+        .stdout(contains("Undecided: default failed in the confirmation (exit status 4)"))
         .stderr(contains("its last line: no database"));
 }
 

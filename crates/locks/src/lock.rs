@@ -49,7 +49,7 @@ struct Query<'a, X: Context, L: LoadManager> {
     late: bool,
 }
 
-/// The time at which a wait is sampled; `u64::MAX` if it is not, or has been.
+/// The time at which a wait is to be sampled; `u64::MAX` if it is not, or has been sampled.
 struct Sample(u64);
 
 impl Sample {
@@ -230,7 +230,7 @@ pub fn acquire<P: Process, C: Contention, L: LoadManager>(
     deadline: Option<u64>,
 ) -> Acquired {
     let lock = WaitedMutex { state, account };
-    // Such a thread was parked, though not by `Wait::park`, and a release may have woken it.
+    // A requeued waiter was parked, though not by `Wait::park`: a lock may be reserved for it.
     let is_requeued = P::context().thread_state().is_requeued_at(eventcount);
     wait::<P, L>(eventcount, &lock, deadline, |query| {
         let takes = is_requeued && state.take_reserved();
@@ -243,10 +243,10 @@ pub fn acquire<P: Process, C: Contention, L: LoadManager>(
 ///
 /// One waiter is enough, because it passes the wake-up on with its own release. But waiters that
 /// were requeued from a condition variable mostly just return from their wait, and a wake-up takes
-/// longer than that. So as many of them wake at once as there are processors for, after a broadcast
-/// more, and once in a while all that this thread has signalled
-/// ([`Pollers`](crate::load::pollers::Pollers)). (16 processors: a broadcast to 32 waiters .16 of
-/// libc's rate with one at a time, 1.0 with one per free processor; LevelDB's writes with 32
+/// longer than that. So a release wakes one requeued waiter per free processor, more after a
+/// broadcast, and now and then all that this thread has signalled
+/// ([`Pollers`](crate::load::pollers::Pollers)). (16 processors, relative to libc: a broadcast to
+/// 32 waiters .16 with one at a time, 1.0 with one per free processor; LevelDB's writes with 32
 /// threads .51 and 1.05.)
 #[cold]
 fn record_wake<P: Process>(eventcount: &Eventcount<P>) -> u32 {

@@ -57,8 +57,8 @@ fn longest_wait<M: RawMutex + Sync>() -> u64 {
     longest.load(Relaxed)
 }
 
-/// A thread sleeps for load once, for 100 ms at most, and is overtaken for 10 ms, before and after
-/// which it waits for all other threads.
+/// A thread sleeps for load once, for at most 100 ms, and is overtaken for 10 ms. Both before and
+/// after this time, it waits for all other threads.
 const LONGEST_WAIT: u64 = in_sections(110_000_000) + 2 * THREADS;
 
 /// The sum of the bounds in passive.rs and restrict.rs. A thread is passive for at most the longest

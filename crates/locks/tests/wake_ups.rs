@@ -51,7 +51,7 @@ fn release_another_lock() {
 }
 
 /// Number of waiters that one release wakes, on `processors` processors. If the waiters
-/// `are_requeued`, this thread has signalled so many of them.
+/// `are_requeued`, this thread has `signalled` that many of them.
 fn woken(processors: u32, are_requeued: bool, signalled: u32) -> usize {
     let process = Native::context();
     process.control().pollers.assume_processors(processors);

@@ -14,7 +14,8 @@ pub const EXIT_INCONSISTENT: i32 = 3;
 /// Exit status after wrong usage.
 pub const EXIT_USAGE: u8 = 2;
 
-/// Wrong usage that only a combination of options, or a look at their values, shows.
+/// Wrong usage that the parser of the command line does not find: a wrong combination of options,
+/// or a value that is checked later.
 #[derive(Debug)]
 pub struct Usage(String);
 

@@ -149,7 +149,7 @@ impl Judgement {
     }
 
     /// Withdraws a pass if `row`, of which a run failed, is among the rows that decide: the other
-    /// runs do not show that the goal is met. They do show it if it is missed.
+    /// runs do not show that the goal is met. A miss stays, because the other runs show it.
     pub fn without_pass(self, row: &str, why: &str) -> Self {
         let decides = self.rows.as_ref().is_none_or(|rows| rows.iter().any(|other| other == row));
         if decides && self.verdict == Verdict::Pass { self.without_verdict(why) } else { self }

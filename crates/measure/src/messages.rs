@@ -75,10 +75,18 @@ pub(crate) fn path_splits_preload(path: &Path, variable: &str) -> String {
     )
 }
 
+fn or_set(variable: Option<&str>) -> String {
+    variable.map_or_else(String::new, |variable| format!(" or set {variable} to its path"))
+}
+
 pub(crate) fn part_missing(name: &str, places: &str, way: &str, variable: Option<&str>) -> String {
-    let or_set =
-        variable.map_or_else(String::new, |variable| format!(" or set {variable} to its path"));
+    let or_set = or_set(variable);
     format!("{name} is missing; looked for {places}. {way}{or_set}")
+}
+
+pub(crate) fn command_not_located(name: &str, variable: Option<&str>) -> String {
+    let or_set = or_set(variable);
+    format!("cannot find {name}: /proc/self/exe does not name this command; mount /proc{or_set}")
 }
 
 pub(crate) fn build_part(package: &str) -> String {
@@ -118,8 +126,9 @@ pub(crate) fn record_complete(file: &Path) -> String {
 }
 
 pub(crate) fn record_differs(file: &Path, what: &str, old: &str, new: &str) -> String {
+    let is = if what.ends_with('s') { "are" } else { "is" };
     format!(
-        "{} cannot be resumed: its {what} is {old} and not {new};\n  \
+        "{} cannot be resumed: its {what} {is} {old} and not {new};\n  \
          repeat its options, or start again without --resume",
         file.display()
     )
@@ -151,8 +160,8 @@ pub(crate) fn run_failed(cell: &str) -> String {
 
 pub(crate) fn failed_before(why: &str) -> String {
     format!(
-        "a run failed before this record was continued, and its cell's other runs are later\n  \
-         than the runs that they are compared with: {why}"
+        "a run failed before this record was continued, so the other runs of its cell were made\n  \
+         later than the runs they are compared with: {why}"
     )
 }
 
@@ -202,6 +211,7 @@ mod tests {
             no_directory(file, Path::new("results")),
             path_splits_preload(Path::new("/home/a user/libunconvoy.so"), "UNCONVOY_LIBRARY"),
             part_missing("unconvoy-png", "/usr/bin/unconvoy-png", "Build it", None),
+            command_not_located("libunconvoy.so", Some("UNCONVOY_LIBRARY")),
             build_part("unconvoy-png"),
             install_part("install-library", Path::new("/home/user/.cargo")),
             install_package("unconvoy-predict"),

@@ -102,10 +102,21 @@ impl Part {
     ///
     /// The message lists the paths tried and the remedy.
     pub fn find(&self) -> Result<PathBuf, String> {
-        let Self { name, variable, .. } = self;
-        let beside = || beside_the_command(&PLACES).iter().map(|place| place.join(name)).collect();
+        let beside = || {
+            let places = beside_the_command(&PLACES);
+            places.iter().map(|place| place.join(self.name)).collect()
+        };
         let candidates: Vec<PathBuf> =
-            variable.and_then(named_by).map_or_else(beside, |path| vec![path]);
+            self.variable.and_then(named_by).map_or_else(beside, |path| vec![path]);
+        self.first(&candidates)
+    }
+
+    /// Returns the first of `candidates` that is a file.
+    fn first(&self, candidates: &[PathBuf]) -> Result<PathBuf, String> {
+        let Self { name, variable, .. } = self;
+        if candidates.is_empty() {
+            return Err(messages::command_not_located(name, *variable));
+        }
         candidates.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
             let places: Vec<String> =
                 candidates.iter().map(|path| path.display().to_string()).collect();
@@ -188,6 +199,16 @@ mod tests {
         }
         let study = Part { name: "unconvoy-study", variable: None, package: "unconvoy-papers" };
         assert!(study.way(Some(Path::new("/usr")), true).ends_with("(make install PREFIX=/usr)"));
+    }
+
+    #[test]
+    fn part_of_a_command_without_a_path_needs_proc() {
+        let library = Part { name: INTERPOSER, variable: Some("UNCONVOY_LIBRARY"), package: "" };
+        let complaint = library.first(&[]).unwrap_err();
+        assert!(complaint.contains("mount /proc or set UNCONVOY_LIBRARY"), "{complaint}");
+        assert!(!complaint.contains("Build it"), "{complaint}");
+        let complaint = library.first(&[PathBuf::from("/nowhere")]).unwrap_err();
+        assert!(complaint.contains("looked for /nowhere."), "{complaint}");
     }
 
     #[test]

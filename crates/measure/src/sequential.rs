@@ -51,11 +51,12 @@ impl Interval {
         })
     }
 
-    /// The interval of Hodges and Lehmann; `None` if ranks of so few values cannot be so unlikely.
+    /// The interval of Hodges and Lehmann; `None` if so few values have no rank sum as unlikely as
+    /// `error`.
     fn of_ranks(values: &[f64], error: f64) -> Option<Self> {
         let count = values.len();
         let means = means_of_pairs(values);
-        // The greatest unlikely sum is the number of means that lie outside, on each side.
+        // On each side, as many means lie outside as the greatest sum that is unlikely enough.
         let tails = rank_parts(means.len() / 2, count).into_iter().scan(0.0, |tail, part| {
             *tail += part;
             Some(*tail)
@@ -143,7 +144,7 @@ fn rank_tail(sum: usize, count: usize) -> f64 {
     rank_parts(sum, count).iter().sum()
 }
 
-/// The probabilities of the sums from 0 to `most`: the parts of all sets of ranks with such a sum.
+/// The probability of each sum from 0 to `most`: the fraction of all sets of ranks that have it.
 fn rank_parts(most: usize, count: usize) -> Vec<f64> {
     let mut parts = vec![0.0; most + 1];
     parts[0] = 1.0;

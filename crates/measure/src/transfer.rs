@@ -2,7 +2,7 @@
 //!
 //! On a bare machine this time is constant. A hypervisor moves virtual processors between
 //! hyper-threads of one core and cores with different caches, and the time changes tenfold within
-//! seconds. What a contended lock costs changes with it.
+//! seconds. The cost of a contended lock changes with it.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -108,7 +108,7 @@ fn stay_on(processor: usize) -> bool {
     one.set(processor).is_ok() && sched_setaffinity(Pid::from_raw(0), &one).is_ok()
 }
 
-/// Transfer times that differ by a factor of two or more: on what are in effect two machines.
+/// The ends of transfer times that differ by a factor of two or more: in effect, of two machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Distances {
     least: u32,

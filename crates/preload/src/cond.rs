@@ -17,8 +17,9 @@
 //! before a waiter is listed until it can no longer be cancelled. Destruction waits until `users`
 //! is 0, and a waiter's last access is the decrement; libc's `wrefs` works the same way. A waiter
 //! that was requeued to a mutex's eventcount does not leave before that mutex is released, and the
-//! destroyer may hold the mutex. So destruction wakes the eventcount. It knows only the last one:
-//! the first waiter that is requeued to another wakes those of the eventcount before it.
+//! destroyer may hold the mutex. So destruction wakes the eventcount's waiters. The condition
+//! variable knows only its last eventcount: before a waiter is requeued to another eventcount, the
+//! signaller wakes the waiters of the last one.
 //!
 //! **Invariant 4.** In the child of a `fork`, no waiters and no holder of the guard exist. The
 //! first use there sees another `generation` and clears what they left ([`ObjectGeneration`]).

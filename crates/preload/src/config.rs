@@ -111,9 +111,9 @@ pub(crate) fn is_default() -> bool {
 }
 
 /// The strategy number ([`strategy`]) of the locks that take the fast path, in the form of
-/// [`is_fast_number`]. Without a strategy, no lock has a number, and with one, a lock without a
-/// number has yet to be decided. 0, which is also the value while the service is not determined,
-/// stands for none.
+/// [`is_fast_number`]; 0 for none, also while the service is not determined. Without a strategy,
+/// this is the number of all locks, [`strategy::UNDECIDED`]. With a strategy, undecided locks have
+/// yet to be looked up, so this is [`strategy::DEFAULT`].
 #[inline(always)]
 fn fast_number() -> &'static AtomicU32 {
     &PROCESS_STATE.words[0]
@@ -126,13 +126,13 @@ fn fast_kind() -> &'static AtomicU32 {
 }
 
 /// The strategy number of the mutexes that are elided, in the form of [`is_elided_kind`]; 0 for
-/// none, also while the service is not determined. Of several numbers, one is here.
+/// none, also while the service is not determined. Only one of several such numbers is here.
 #[inline(always)]
 fn elided_kind() -> &'static AtomicU32 {
     &PROCESS_STATE.words[2]
 }
 
-/// The version of a bias, which says nothing of a lock's number or mode.
+/// The bits of a bias's version, which [`is_fast_number`] ignores.
 const VERSION: u32 = !BYTE_AND_MODE;
 
 /// Whether the fast path serves a reader-writer lock with this word: its strategy number in the
@@ -150,8 +150,8 @@ pub(crate) fn is_fast_kind(bits: i32) -> bool {
     bits.cast_unsigned() | 1 == fast_kind().load(Relaxed)
 }
 
-/// Whether a mutex with this `kind`, less the bits that do not matter, is known to be elided. This
-/// answers at once for most such mutexes, and [`Route::is_elided`] for all.
+/// Whether a mutex with this `kind`, less the bits that do not matter, is known to be elided. True
+/// for most elided mutexes; [`Route::is_elided`] is slower, and true for all.
 #[inline(always)]
 pub(crate) fn is_elided_kind(kind: i32) -> bool {
     kind.cast_unsigned().wrapping_add(1) == elided_kind().load(Relaxed)
@@ -164,7 +164,7 @@ pub(crate) const NUMBER_SHIFT: u32 = 10;
 /// Whether this process, or the one that it was forked from, has started a thread.
 static HAS_THREADS: AtomicBool = AtomicBool::new(false);
 
-/// To be called before this process starts a thread.
+/// Takes elided mutexes off the fast path. Call before this process starts a thread.
 pub(crate) fn begin_threads() {
     if HAS_THREADS.load(Relaxed) {
         return;
@@ -213,8 +213,8 @@ fn route_by(service: Service, number: u8) -> Route {
     }
 }
 
-/// Whether readers of reader-writer locks on the fast path may set a bias: no, if the process
-/// records a profile, which shows the releases of the readers that others wait for.
+/// Whether readers of reader-writer locks on the fast path may set a bias. Not if the process
+/// records a profile, because a profile shows the releases of the readers that others wait for.
 pub(crate) fn may_bias() -> bool {
     is_default_for_spin_locks()
 }
@@ -253,7 +253,8 @@ pub(crate) fn count_held_locks() {
     publish(counted);
 }
 
-/// Whether a thread is determining the service, for which a function that it calls must not wait.
+/// Whether a thread is determining the service. A function that this thread calls must not wait for
+/// the result.
 pub(crate) fn is_being_determined() -> bool {
     service_word().load(Relaxed) == BEING_READ
 }

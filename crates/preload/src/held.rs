@@ -5,8 +5,8 @@
 //!
 //! **Invariant 1.** Only the thread that claimed an entry writes to it.
 //!
-//! *Not guaranteed*: that a lock is removed which another thread releases than the one that
-//! acquired it. A reader therefore believes the owner in a mutex rather than this table.
+//! *Not guaranteed*: if a thread releases a lock that another thread acquired, the table keeps the
+//! lock. A reader therefore believes the owner in a mutex rather than this table.
 //!
 //! **Memory orderings.** Fields are stored before the `what` that makes them valid, with release.
 
@@ -38,7 +38,7 @@ unsafe extern "C" {
 }
 
 /// Calls `call` with `object`, and meanwhile keeps the caller's return address as the place that
-/// acquires a lock. To be called in tail position by an exported function.
+/// acquires a lock. Call this in tail position, from an exported function.
 ///
 /// # Safety
 ///

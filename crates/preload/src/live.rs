@@ -30,7 +30,7 @@ use crate::identity::me;
 use crate::variables::variable;
 
 /// Number of entries in which a thread may be. A thread needs more than one only while a signal
-/// handler waits inside of another wait, or while threads wait whose ids differ by [`WAITS`].
+/// handler waits inside another wait, or while threads wait whose ids are equal modulo [`WAITS`].
 const PROBES: usize = 16;
 
 /// Distance between the entries after the first one: odd, and together they go around the table.

@@ -131,7 +131,7 @@ pub(crate) fn unwritable_metrics(path: &str, error: &io::Error) -> Line {
 
 /// Part of [`unwritable_metrics`].
 pub(crate) fn not_a_regular_file() -> &'static str {
-    "no regular file"
+    "it is not a regular file"
 }
 
 #[cfg(test)]

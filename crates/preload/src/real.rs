@@ -128,8 +128,9 @@ real! {
     fn pthread_spin_unlock(lock: &Libcs<pthread_spinlock_t>) -> c_int;
 }
 
-/// The version of a function that programs are linked with, if an older one takes other arguments
-/// or objects. Before glibc 2.36, `dlsym(RTLD_NEXT)` finds the oldest version (glibc bug 14932).
+/// The version that programs are linked with, for a function whose older version takes other
+/// arguments or objects. Before glibc 2.36, `dlsym(RTLD_NEXT)` finds the oldest version (glibc bug
+/// 14932).
 fn version(name: &str) -> Option<&'static CStr> {
     if !cfg!(target_arch = "x86_64") {
         return None;
@@ -212,8 +213,8 @@ pub(crate) fn is_in_front() -> bool {
     let names = [c"pthread_mutex_lock", c"pthread_mutex_unlock", c"pthread_rwlock_rdlock"];
     // SAFETY: only looks up names.
     let called = names.map(|name| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) });
-    // A program at fixed addresses that takes a function's address has an entry for it, through
-    // which it calls the function that others define.
+    // If a program at fixed addresses takes a function's address, the lookup finds the program's
+    // own entry, which only calls the definition in another object.
     let definition = called.into_iter().find(|&address| !is_entry_for_other_object(address));
     definition.is_none_or(|address| object(address) == object(is_in_front as *const c_void))
 }

@@ -11,8 +11,8 @@ use crate::layout::{Header, KILLED};
 use crate::read::Recorded;
 
 impl Recorded {
-    /// Sets the end of a process that did not record its exit, in nanoseconds on the monotonic
-    /// clock, also in its file. Does nothing if the exit is recorded.
+    /// Sets the end of a process that did not record its exit, here and in its file, to `end_ns` on
+    /// the monotonic clock. Does nothing if the exit is recorded.
     ///
     /// # Errors
     ///

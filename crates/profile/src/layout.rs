@@ -174,8 +174,8 @@ pub struct Header {
     pub last_ns: AtomicU64,
     /// Start of the recording, since 1970.
     pub begin_unix_ns: AtomicU64,
-    /// 1 once the process has exited; [`KILLED`] if the command saw it end otherwise; 0 if it was
-    /// killed or still runs.
+    /// 1 once the process has exited; [`KILLED`] if the command saw another end; else 0: the
+    /// process still runs, or nobody saw its end.
     pub ended: AtomicU32,
     /// 1 if call stacks are recorded.
     pub unwinds: AtomicU32,
@@ -273,8 +273,8 @@ pub struct Held {
     pub samples: AtomicU32,
 }
 
-/// A lock or condition variable that a thread waited for. Locks that were at one address one after
-/// the other have an entry each, if their kind or the stack of their initialisation differs.
+/// A lock or condition variable that a thread waited for. Successive locks at one address have an
+/// entry each, if their kind or the stack of their initialisation differs.
 #[repr(C)]
 pub struct Lock {
     /// Address of the lock; 0 if the entry is unused.

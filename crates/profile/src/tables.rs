@@ -5,9 +5,9 @@
 //! stored with release after its frames; only the command reads frames.
 //!
 //! Memory that a program reuses may have several locks at one address, so an address may have
-//! several entries: one for each kind and initialisation. A thread claims such an entry by its
-//! address and then by its identity; if another thread was first with another identity, it goes on
-//! to the next entry.
+//! several entries: one for each kind and initialisation. A thread claims such an entry by the
+//! address and then by the identity. If another thread was first with another identity, the later
+//! thread goes on to the next entry.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

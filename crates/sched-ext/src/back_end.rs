@@ -87,12 +87,18 @@ pub enum Order {
     Resize(Bound),
 }
 
+/// See [`Known::share`].
+const MEAN_OF: u32 = 8;
+
 /// A lock-intensive task, or a task whose children inherit.
 #[derive(Debug, Clone, Copy)]
 pub struct Known {
     pub tid: u32,
-    /// The waiting share of its last slices, 0 to 1. Each slice has a weight of one eighth.
+    /// The waiting share of its last slices, 0 to 1: the mean of the first [`MEAN_OF`]. Each later
+    /// slice has the weight 1 / `MEAN_OF`.
     pub share: f64,
+    /// Number of slices in `share`, at most [`MEAN_OF`].
+    slices: u32,
     pub core: u32,
     task: Task,
     parent: Option<Parent>,
@@ -102,7 +108,15 @@ pub struct Known {
 
 impl Known {
     fn new(tid: u32, core: u32, parent: Option<Parent>) -> Self {
-        Known { tid, share: 0.0, core, task: Task::default(), parent, is_special: false }
+        let task = Task::default();
+        Known { tid, share: 0.0, slices: 0, core, task, parent, is_special: false }
+    }
+
+    fn add_slice(&mut self, slice: Slice) {
+        let share = slice.waited_ns.min(slice.ran_ns) as f64 / slice.ran_ns.max(1) as f64;
+        self.slices = (self.slices + 1).min(MEAN_OF);
+        self.share += (share - self.share) / f64::from(self.slices);
+        self.core = slice.core;
     }
 
     fn is_confined(&self) -> bool {
@@ -216,7 +230,8 @@ impl Scheduler {
     pub fn record(&mut self, record: Record, now_ns: u64) {
         let Record { task, tid, parent, .. } = record;
         if let Some(known) = self.tasks.known.get_mut(&task) {
-            (known.parent, known.is_special) = (parent, record.is_special);
+            // A thread that executes a program takes the thread id of its process.
+            (known.tid, known.parent, known.is_special) = (tid, parent, record.is_special);
         }
         match record.event {
             Event::Exit => return self.ended(task),
@@ -233,9 +248,7 @@ impl Scheduler {
                     ..Known::new(tid, slice.core, parent)
                 };
                 let known = self.tasks.known.entry(task).or_insert_with(new);
-                let share = slice.waited_ns.min(slice.ran_ns) as f64 / slice.ran_ns.max(1) as f64;
-                known.share += (share - known.share) / 8.0;
-                known.core = slice.core;
+                known.add_slice(slice);
                 self.policy.slice_begins(&mut known.task, Totals::default());
                 let core = if bound == self.tasks.bound { slice.core } else { Slice::ELSEWHERE };
                 self.policy.slice_ends(&mut self.tasks, task, Slice { core, ..slice }, now_ns);

@@ -131,9 +131,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<Option<Ending>> {
     }
     privilege::limit().context(messages::PRIVILEGE_NOT_LIMITED)?;
     let metrics = arguments.metrics.as_deref().map(Metrics::open).transpose()?;
+    let read_topology = || topology::topology(Path::new("/sys/devices/system"), MAX_NODES);
     loop {
         let mut object = MaybeUninit::uninit();
-        let topology = topology::topology(Path::new("/sys/devices/system"), MAX_NODES)?;
+        let topology = read_topology()?;
         let parameters = parameters(arguments, topology.order.len() as u32);
         let settings = Settings {
             topology,
@@ -141,6 +142,13 @@ fn run(arguments: &Arguments) -> anyhow::Result<Option<Ending>> {
             inherits: parameters.inherits,
         };
         let mut kernel = Kernel::load(&mut object, &settings)?;
+        // A processor that goes offline stays in the list for some time after the kernel has
+        // unloaded the last scheduler. Loading waits for such a processor, so that every later
+        // change ends this scheduler.
+        if read_topology()? != settings.topology {
+            print_message(messages::PROCESSORS_CHANGED);
+            continue;
+        }
         print_message(&messages::scheduling(settings.topology.order.len()));
         match schedule(
             &mut kernel,

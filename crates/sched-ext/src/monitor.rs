@@ -2,7 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::fd::AsFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::getpgrp;
 use rustix::termios::{tcgetpgrp, tcgetwinsize};
 
@@ -14,7 +17,7 @@ const NAMED: usize = 10;
 
 #[derive(Debug)]
 pub enum Monitor {
-    /// Plain lines on standard output. Rates are relative to the last report, kept here.
+    /// Plain lines on standard output. Rates are relative to the last report printed, kept here.
     Lines(Box<Report>),
     Screen(Screen),
 }
@@ -38,8 +41,9 @@ impl Monitor {
     pub fn show(&mut self, report: Report) -> anyhow::Result<()> {
         match self {
             Monitor::Lines(last) => {
-                print(&report.lines(last))?;
-                **last = report;
+                if print(&mut std::io::stdout(), &report.lines(last))? {
+                    **last = report;
+                }
                 Ok(())
             }
             Monitor::Screen(screen) => Ok(screen.show(report)?),
@@ -47,12 +51,18 @@ impl Monitor {
     }
 }
 
-/// Prints to standard output. A closed pipe does not end the scheduler.
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut stdout = std::io::stdout();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+/// Prints a text of less than a page. Returns false if `output` has no room for it: a full pipe, or
+/// a terminal stopped with Ctrl-S. A blocked write would stop the policy, and no signal but SIGKILL
+/// would end it. A closed pipe does not end the scheduler.
+fn print(output: &mut (impl Write + AsFd), text: &str) -> anyhow::Result<bool> {
+    let mut room = [PollFd::new(&*output, PollFlags::OUT)];
+    match poll(&mut room, Some(&Timespec::default())) {
+        Ok(0) | Err(Errno::INTR) => return Ok(false),
+        result => result?,
+    };
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error)?,
-        _ => Ok(()),
+        _ => Ok(true),
     }
 }
 
@@ -91,7 +101,22 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
+
+    #[test]
+    fn report_that_a_full_pipe_cannot_take_is_dropped() {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        let line = "x".repeat(999) + "\n";
+        let mut print_line = || print(&mut writer, &line).unwrap();
+        let fits = (0..10_000).take_while(|_| print_line()).count();
+        assert!((1..10_000).contains(&fits), "{fits}");
+        assert_ne!(reader.read(&mut [0; 1 << 15]).unwrap(), 0);
+        assert!(print_line(), "there is room again");
+        drop(reader);
+        assert!(print_line(), "a closed pipe is not an error");
+    }
 
     #[test]
     fn screen_requires_a_capable_foreground_terminal() {

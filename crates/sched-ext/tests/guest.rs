@@ -181,6 +181,33 @@ fn memory_nodes_serve_their_queues_and_each_others() {
 }
 
 #[test]
+fn core_with_a_runnable_task_of_the_set_is_not_lent() {
+    let Some(output) = Machine::new("lending.sh", PROCESSORS).boot() else { return };
+    assert!(output.numbers("found")[0] >= 4, "{}", output.console);
+    let switches = output.switches("busy.switches", &output.load("spin").2);
+    let all: u64 = switches.values().sum();
+    let lent: u64 = switches.iter().filter(|&(&cpu, _)| cpu < 4).map(|(_, count)| count).sum();
+    // A set whose cores alternate between both kinds of tasks would get a third of the switches.
+    assert!(all > 0 && lent * 8 < all, "{lent} of {all}:\n{}", output.console);
+    output.assert_no_starvation(&["files", "spin"]);
+    assert_eq!(output.words("end")[0], "enabled", "{}", output.console);
+}
+
+#[test]
+fn task_with_offline_processors_in_its_mask_runs_on_the_sets_cores() {
+    let Some(output) = Machine::new("masks.sh", PROCESSORS).boot() else { return };
+    assert_eq!(output.words("loaded")[0], "enabled", "{}", output.console);
+    for cpu in 4..8 {
+        let cores = output.numbers(&format!("offline.{cpu}.cores"));
+        assert_eq!(cores, [cpu], "a processor that is offline counts:\n{}", output.console);
+    }
+    assert!(output.numbers("found")[0] >= 6, "{}", output.console);
+    // The kernel unloads a scheduler under which a task waits for 30 seconds.
+    assert_eq!(output.words("end")[0], "enabled", "{}", output.console);
+    assert!(output.load("masked").1 > 0, "{}", output.console);
+}
+
+#[test]
 fn ten_thousand_forks_leak_no_memory() {
     let Some(output) = Machine::new("leaks.sh", PROCESSORS).boot() else { return };
     let rounds: Vec<Vec<u64>> = (0..5)

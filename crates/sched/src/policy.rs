@@ -124,7 +124,8 @@ impl Policy {
                 change = self.determine_bound(now_ns);
             }
         }
-        if now_ns >= self.restart_at {
+        // A restart would only clear the votes on a fixed bound.
+        if now_ns >= self.restart_at && !self.search.is_fixed() {
             change = Some(self.restart(now_ns));
         }
         if let Some(change) = change {
@@ -135,8 +136,7 @@ impl Policy {
     fn votes_suffice(&self) -> bool {
         let votes =
             u64::from(self.parameters.votes_per_core) * u64::from(self.bound.min(self.tasks));
-        self.votes.suffice(self.bound, self.parameters.voted_ns_per_core)
-            && self.votes.count() >= votes
+        self.votes.suffice(self.bound, self.parameters.voted_ns_per_core, votes)
     }
 
     /// Algorithm 4.

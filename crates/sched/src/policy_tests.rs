@@ -226,15 +226,17 @@ fn fixed_bound_stays() {
         ..Parameters::refined(8)
     };
     assert_eq!(Policy::new(fixed(20), 0).bound(), 8, "limited to the machine's cores");
-    let mut system = System::new(fixed(3), 1);
-    for turn in 0..1_000 {
-        system.begin_slice(0);
-        let change =
-            system.end_slice(0, slice(0, MS, if turn < 8 { 0.5 } else { 0.0 }), turn * 100 * MS);
-        assert!(change.is_none_or(|change| change.from == change.to));
-        system.lock(0);
+    // 100 seconds, with and without a time to hold a found bound.
+    for hold_ns in [0, 3_000 * MS] {
+        let mut system = System::new(Parameters { hold_ns, ..fixed(3) }, 1);
+        for turn in 0..1_000 {
+            system.begin_slice(0);
+            let waiting = if turn < 8 { 0.5 } else { 0.0 };
+            assert_eq!(system.end_slice(0, slice(0, MS, waiting), turn * 100 * MS), None);
+            system.lock(0);
+        }
+        assert!(system.policy.has_converged() && system.policy.bound() == 3);
     }
-    assert!(system.policy.has_converged() && system.policy.bound() == 3);
 }
 
 #[test]

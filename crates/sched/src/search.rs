@@ -131,10 +131,14 @@ impl BoundSearch {
         *self = Self::new(self.parameters);
     }
 
-    /// Whether the search has found a bound.
+    /// Whether the search has found a bound, or the bound is fixed.
     pub fn has_converged(&self) -> bool {
-        matches!(self.phase, Phase::Holding { .. })
-            || matches!(self.parameters.search, Search::Fixed(_))
+        matches!(self.phase, Phase::Holding { .. }) || self.is_fixed()
+    }
+
+    /// Whether the bound is [fixed](Search::Fixed): there is no search.
+    pub fn is_fixed(&self) -> bool {
+        matches!(self.parameters.search, Search::Fixed(_))
     }
 
     /// Takes one step with the measurement since the last step (`determine_new_bound`).

@@ -11,6 +11,8 @@ pub struct Votes {
     waited_ns: u64,
     ran_ns: u64,
     count: u64,
+    /// Number of votes since the sums were last cleared or halved.
+    recent: u64,
 }
 
 impl Votes {
@@ -20,6 +22,7 @@ impl Votes {
         // A wait that began before the slice can be longer than the slice.
         self.waited_ns += waited_ns.min(ran_ns);
         self.count += 1;
+        self.recent += 1;
     }
 
     /// p(n): the waiting share of the voted time, 0 to 1. 0 without votes.
@@ -27,12 +30,13 @@ impl Votes {
         if self.ran_ns == 0 { 0.0 } else { self.waited_ns as f64 / self.ran_ns as f64 }
     }
 
-    /// Whether the votes cover more than `ns_per_core` of time slices for each of `cores` cores.
-    pub fn suffice(&self, cores: u32, ns_per_core: u64) -> bool {
-        self.ran_ns > u64::from(cores) * ns_per_core
+    /// Whether the votes cover more than `ns_per_core` of time slices for each of `cores` cores,
+    /// and at least `votes` of them are newer than the last halving.
+    pub fn suffice(&self, cores: u32, ns_per_core: u64, votes: u64) -> bool {
+        self.ran_ns > u64::from(cores) * ns_per_core && self.recent >= votes
     }
 
-    /// Number of votes since the sums were last cleared or halved.
+    /// Number of votes since the sums were last cleared.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -41,7 +45,7 @@ impl Votes {
     pub fn halve(&mut self) {
         self.ran_ns /= 2;
         self.waited_ns /= 2;
-        self.count = 0;
+        self.recent = 0;
     }
 
     /// Clears both sums (`CLEAR_VOTING`).
@@ -79,9 +83,21 @@ mod tests {
     fn votes_suffice_above_a_fixed_time_per_core() {
         let mut votes = Votes::default();
         votes.vote(512_000, 0);
-        assert!(votes.suffice(1, 256_000));
-        assert!(!votes.suffice(2, 256_000), "exactly the limit does not suffice");
+        assert!(votes.suffice(1, 256_000, 0));
+        assert!(!votes.suffice(2, 256_000, 0), "exactly the limit does not suffice");
         votes.vote(1, 0);
-        assert!(votes.suffice(2, 256_000));
+        assert!(votes.suffice(2, 256_000, 0));
+    }
+
+    #[test]
+    fn halved_votes_count_but_do_not_suffice_again() {
+        let mut votes = Votes::default();
+        (0..2).for_each(|_| votes.vote(1_000, 0));
+        assert!(votes.suffice(1, 500, 2));
+        votes.halve();
+        assert_eq!(votes.count(), 2);
+        assert!(!votes.suffice(1, 500, 2));
+        votes.clear();
+        assert_eq!(votes.count(), 0);
     }
 }

@@ -13,7 +13,7 @@ use unconvoy_measure::arguments::{seconds, threads};
 use unconvoy_measure::chart::quantity::Unit;
 use unconvoy_measure::failure::{EXIT_USAGE, Usage};
 use unconvoy_measure::interrupt::Interrupted;
-use unconvoy_measure::output::{complain, print};
+use unconvoy_measure::output::{can_write, complain, print};
 
 use crate::calibrate::ROUNDS;
 use crate::experiment::Task;
@@ -37,7 +37,10 @@ pub struct SimArgs {
         long,
         value_name = "FILE",
         num_args = 0..=1,
-        conflicts_with_all = ["workload", "machine"],
+        conflicts_with_all = [
+            "workload", "machine", "threads", "locks", "seconds", "seed", "jobs", "json",
+            "print_machine",
+        ],
         value_hint = ValueHint::FilePath,
     )]
     pub calibrate: Option<Option<PathBuf>>,
@@ -55,7 +58,7 @@ pub struct SimArgs {
         long,
         value_name = "RECORD.json",
         num_args = 0..,
-        conflicts_with_all = ["workload", "calibrate"],
+        conflicts_with_all = ["workload", "calibrate", "locks"],
         value_hint = ValueHint::FilePath,
     )]
     pub validate: Option<Vec<PathBuf>>,
@@ -102,10 +105,20 @@ pub struct SimArgs {
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub seconds: Option<f64>,
     /// Time between two requests of `counter`, in nanoseconds
-    #[arg(long, value_name = "NS", conflicts_with_all = ["profile", "calibrate", "validate"])]
+    #[arg(
+        long,
+        value_name = "NS",
+        conflicts_with_all = ["profile", "calibrate", "validate"],
+        value_parser = clap::value_parser!(u64).range(..=LONGEST_NS),
+    )]
     pub think: Option<u64>,
     /// Length of the critical section of `counter`, in nanoseconds
-    #[arg(long, value_name = "NS", conflicts_with_all = ["profile", "calibrate", "validate"])]
+    #[arg(
+        long,
+        value_name = "NS",
+        conflicts_with_all = ["profile", "calibrate", "validate"],
+        value_parser = clap::value_parser!(u64).range(..=LONGEST_NS),
+    )]
     pub section: Option<u64>,
     /// Let threads sleep for load at the end of each transaction
     #[arg(long, conflicts_with_all = ["calibrate", "validate"])]
@@ -126,6 +139,10 @@ pub struct SimArgs {
 
 /// Default length of a point, in simulated seconds.
 const SECONDS: f64 = 1.0;
+
+/// Longest section and think time: an hour, as long as a simulation may be. A time near the limit
+/// of 64 bits would turn the simulated clock back.
+const LONGEST_NS: u64 = 3_600_000_000_000;
 
 fn known_workload(name: &str) -> Result<String, String> {
     if WORKLOADS.iter().any(|(known, _)| *known == name) {
@@ -224,6 +241,9 @@ fn run(args: &SimArgs) -> anyhow::Result<()> {
         interval_ns: None,
     };
     let cells = cells(&point, &args.locks, &args.threads);
+    if let Some(path) = &args.json {
+        can_write(path)?;
+    }
     let write = |ended: &Ended| match &args.json {
         Some(path) => write_json(
             path,

@@ -69,8 +69,8 @@ pub(crate) fn too_many_contexts(contexts: usize, most: u32) -> String {
     format!("[topology]: {contexts} contexts; at most {most} can be simulated")
 }
 
-pub(crate) fn period_of_zero(line: usize, key: &str) -> String {
-    format!("line {line}: scheduler.{key} is 0; use at least 1")
+pub(crate) fn time_of_zero(line: usize, table: &str, key: &str) -> String {
+    format!("line {line}: {table}.{key} is 0; use at least 1")
 }
 
 pub(crate) fn mwait_exit_too_long(line: usize, most: u64) -> String {
@@ -298,7 +298,7 @@ mod tests {
             count_of_zero().into(),
             count_too_large(4096),
             too_many_contexts(65_536, 4096),
-            period_of_zero(3, "tick_ns"),
+            time_of_zero(3, "scheduler", "tick_ns"),
             mwait_exit_too_long(19, 1_000_000),
             columns_of_dispatch().into(),
             dispatch_range("tqexp", 60, 0, 59),

@@ -364,13 +364,14 @@ pub fn parse(text: &str) -> Result<Parameters, String> {
         return Err(messages::mwait_exit_too_long(line, LONGEST_MWAIT_EXIT_NS));
     }
     let scheduler = &machine.scheduler;
-    for (key, value) in [
-        ("tick_ns", scheduler.tick_ns),
-        ("slice_ns", scheduler.slice_ns),
-        ("balance_ns", scheduler.balance_ns),
+    for (table, key, value) in [
+        ("memory", "hit_ns", machine.memory.hit_ns), // Else a loop that polls might take no time.
+        ("scheduler", "tick_ns", scheduler.tick_ns),
+        ("scheduler", "slice_ns", scheduler.slice_ns),
+        ("scheduler", "balance_ns", scheduler.balance_ns),
     ] {
         if value == 0 {
-            return Err(messages::period_of_zero(line_of(text, key), key));
+            return Err(messages::time_of_zero(line_of(text, key), table, key));
         }
     }
     if scheduler.dispatch.is_some() && scheduler.order != Order::TimeSharing {
@@ -425,6 +426,7 @@ mod tests {
             ("sockets", "0", "at least one"),
             ("contexts_per_core", "9999", "at most"),
             ("hit_ns", "-1", "-1"),
+            ("hit_ns", "0", "is 0"),
             ("switch_ns", "\"long\"", "string"),
             ("mwait_exit_ns", "1000001", "at most 1000000"),
             ("tick_ns", "0", "is 0"),

@@ -52,14 +52,15 @@ pub fn named(name: &str) -> Result<Parameters, String> {
     Ok(preset)
 }
 
-/// Looks up a preset, or reads the machine file of this name.
+/// Looks up a preset, or reads the machine file of this name. A preset comes first, whatever files
+/// the current directory has: `./server` names a file.
 ///
 /// # Errors
 ///
 /// The file cannot be read, or is no machine file. No file and no preset has the name.
 pub fn named_or_file(name: &str) -> anyhow::Result<Parameters> {
     let path = Path::new(name);
-    if !path.exists() {
+    if PRESETS.iter().any(|(preset, _)| *preset == name) || !path.exists() {
         return named(name).map_err(anyhow::Error::msg);
     }
     let text = input::read_text(path, input::TEXT).with_context(|| messages::cannot_read(path))?;

@@ -110,6 +110,7 @@ struct State {
     most_words: u64,
     io: u64,
     cut_short: u64,
+    read_only: u64,
     drawn: Drawn,
     uses: LineUses,
     conflicts: Conflicts,
@@ -118,8 +119,6 @@ struct State {
 /// Totals over the sections in samples, the only ones whose address sets are built.
 #[derive(Clone, Copy, Debug, Default)]
 struct Drawn {
-    sections: u64,
-    read_only: u64,
     written_words: u64,
     written_places: u64,
 }
@@ -141,7 +140,7 @@ pub struct LockAnalysis {
     pub io: f64,
     /// Share of sections whose sets are incomplete. The estimates are upper bounds to that extent.
     pub cut_short: f64,
-    /// Share of drawn sections that wrote nothing.
+    /// Share of sections that wrote nothing.
     pub read_only: f64,
     /// Words written per writing place, over drawn sections: far above 1 for loops over many
     /// objects. 0 if places are unknown.
@@ -227,7 +226,7 @@ impl Analysis {
     /// [`order`](Section::order) itself is not used.
     pub fn section<A>(&mut self, section: Section, accesses: A)
     where
-        A: IntoIterator<Item = Access, IntoIter: ExactSizeIterator>,
+        A: IntoIterator<Item = Access, IntoIter: ExactSizeIterator + Clone>,
     {
         let options = &self.options;
         let locks = self.locks.len();
@@ -246,6 +245,9 @@ impl Analysis {
         state.most_words = state.most_words.max(words);
         state.io += u64::from(section.does_io());
         state.cut_short += u64::from(section.is_cut_short());
+        // Samples have as many sections of a thread that seldom takes the lock as of any other, so
+        // this share is not that of the drawn sections.
+        state.read_only += u64::from(accesses.clone().all(|access| access.written == 0));
         let mut accesses = Some(accesses);
         let mut kept: Option<Arc<AddressSet>> = None;
         let (drawn, uses) = (&mut state.drawn, &mut state.uses);
@@ -313,6 +315,7 @@ impl State {
             most_words: 0,
             io: 0,
             cut_short: 0,
+            read_only: 0,
             drawn: Drawn::default(),
             uses: LineUses::default(),
             conflicts: Conflicts::default(),
@@ -354,7 +357,7 @@ impl State {
             most_words: self.most_words,
             io: share(self.io, self.sections),
             cut_short: share(self.cut_short, self.sections),
-            read_only: share(self.drawn.read_only, self.drawn.sections),
+            read_only: share(self.read_only, self.sections),
             words_per_place: share(self.drawn.written_words, self.drawn.written_places),
             oversized: self.uses.oversized(),
             estimates: estimates.collect(),
@@ -374,8 +377,6 @@ impl State {
 impl Drawn {
     /// Counts a drawn section.
     fn count(&mut self, set: &AddressSet) {
-        self.sections += 1;
-        self.read_only += u64::from(set.is_read_only());
         let placed =
             set.accesses().iter().filter(|access| access.written != 0 && access.written_place != 0);
         let mut places: Vec<u32> = placed.map(|access| access.written_place).collect();

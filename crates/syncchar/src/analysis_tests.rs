@@ -240,6 +240,18 @@ fn window_does_not_wait_for_a_rare_thread() {
     assert_eq!(analyse(for_processors(&[8]), &sections)[0].estimates[0].sections, 512);
 }
 
+/// One thread reads in 19 of 20 sections; three others take turns to write.
+#[test]
+fn read_only_share_is_that_of_all_sections() {
+    let sections: Vec<Sampled> = (0..40_000)
+        .map(|at| match at % 20 {
+            19 => (0, 1 + at / 20 % 3, vec![], vec![0]),
+            _ => (0, 0, vec![0], vec![]),
+        })
+        .collect();
+    assert_eq!(analyse(for_processors(&[8]), &sections)[0].read_only, 0.95);
+}
+
 #[test]
 fn invalid_options_are_rejected() {
     for processors in [vec![], vec![0], vec![2, MOST_PROCESSORS + 1]] {

@@ -8,8 +8,8 @@ pub(crate) fn sets_cut_short(locks: usize) -> String {
 
 pub(crate) fn windows_not_filled(locks: usize) -> String {
     format!(
-        "{} did not fill a window for each number of processors: those estimates compare a single \
-         sample.",
+        "{} did not fill a window for each number of processors: those estimates are of one short \
+         window.",
         count(locks)
     )
 }
@@ -24,6 +24,17 @@ pub(crate) fn too_few_threads(locks: usize, processors: u32) -> String {
 
 pub(crate) fn no_sections() -> &'static str {
     "No critical section was seen: the program took no supported lock, or none while sampled."
+}
+
+/// `longest` is the name of the reader-writer lock that was held longest, `others` the number of
+/// further ones.
+pub(crate) fn readers_run_at_once(longest: &str, others: usize) -> String {
+    let locks = match others {
+        0 => format!("{longest} is a reader-writer lock"),
+        1 => format!("{longest} and another lock are reader-writer locks"),
+        others => format!("{longest} and {others} other locks are reader-writer locks"),
+    };
+    format!("{locks}: readers run at once already, so these gains are upper bounds.")
 }
 
 pub(crate) fn locks_not_sampled(locks: usize, clock: Clock) -> String {
@@ -50,6 +61,7 @@ mod tests {
             windows_not_filled(20),
             too_few_threads(20, 128),
             no_sections().to_string(),
+            readers_run_at_once("cache", 20),
             locks_not_sampled(3, Clock::Native),
         ];
         // Remarks are sentences in a report; errors follow a program's name.

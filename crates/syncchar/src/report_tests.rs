@@ -160,10 +160,59 @@ fn elided_gain_pays_for_transactions() {
     assert_eq!(elided(&ideal, 1), 1.0);
     assert!((ideal.projections[0].elided.unwrap() - 10.0 / 9.75).abs() < 1e-9);
     assert!(ideal.text(10).contains("elided 8"), "{}", ideal.text(10));
+    // `--analyse` may print it on another machine.
+    assert!(ideal.text(10).contains("on the machine of the native run"), "{}", ideal.text(10));
     // 2000 sections take 0.1 ms longer.
     let slow = TransactionCosts { pair_ns: 1e5, ..Default::default() };
     let slow = report_with(Some(10.0), held, Some(slow));
     assert!((elided(&slow, 0) - 10.0 / 9.85).abs() < 1e-9);
+}
+
+/// Each lock is a reader-writer lock but lock 2.
+struct Readers;
+
+impl Names for Readers {
+    fn lock(&self, _: u32) -> Option<String> {
+        None
+    }
+
+    fn word(&self, _: u64) -> Option<String> {
+        None
+    }
+
+    fn place(&self, _: u32) -> Option<String> {
+        None
+    }
+
+    fn admits_readers(&self, lock: u32) -> bool {
+        lock != 2
+    }
+
+    fn is_conditional_store(&self, _: u32) -> bool {
+        false
+    }
+}
+
+#[test]
+fn reader_writer_locks_have_upper_bounds() {
+    let options = Options { processors: vec![2], ..Options::default() };
+    let remarks = |locks: u32, names: &dyn Fn(Vec<LockAnalysis>) -> Report| {
+        let mut analysis = Analysis::new(options.clone()).unwrap();
+        for index in 0..locks * 2000 {
+            let (lock, thread) = (index % locks, index / locks % 2);
+            analysis.section(Section { lock, thread, ..Section::default() }, [Access::default()]);
+        }
+        names(analysis.finish()).remarks
+    };
+    let named = |locks| Report::new(Run::default(), &options, locks, HashMap::new(), &Readers);
+    let nameless = |locks| Report::new(Run::default(), &options, locks, HashMap::new(), &Nameless);
+    let upper = "readers run at once already, so these gains are upper bounds.";
+    assert_eq!(remarks(1, &named), [format!("lock 0 is a reader-writer lock: {upper}")]);
+    assert_eq!(
+        remarks(3, &named),
+        [format!("lock 0 and another lock are reader-writer locks: {upper}")]
+    );
+    assert!(remarks(3, &nameless).is_empty());
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use clap::{Args, ValueHint};
 use unconvoy_measure::context::Context;
 use unconvoy_measure::failure::Usage;
-use unconvoy_measure::output::print;
+use unconvoy_measure::output::{can_write, print};
 use unconvoy_sim::experiment::{Replay, Task, on_processors};
 use unconvoy_sim::grid::Cell;
 use unconvoy_sim::parameters::Parameters;
@@ -89,6 +89,9 @@ fn known_lock(name: &str) -> Result<String, String> {
 /// A trace or machine file cannot be used, a simulation failed, or Ctrl-C stopped it.
 pub fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     let machine = presets::named_or_file(&args.machine).map_err(Usage::of)?;
+    if let Some(path) = &args.json {
+        can_write(path)?;
+    }
     let mut processors = args.processors.clone();
     processors.sort_unstable();
     processors.dedup();

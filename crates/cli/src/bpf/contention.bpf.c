@@ -7,8 +7,8 @@
  * 2. A waiter that spins stays on its processor, where an interrupt may wait for another lock. Such
  *    waits are in `processors`, with room for the four nested contexts (thread, softirq, interrupt,
  *    NMI). Waiters that sleep are in `sleepers`, by thread. The kernel leaves out the end of a wait
- *    in an interrupt that came during `contention_end`: what then lies in `processors` is not
- *    taken for the wait of another thread, or for the thread's next one.
+ *    in an interrupt that came during `contention_end`, and its entry stays in `processors`. The
+ *    programs do not take such an entry for a wait of another thread, or for the thread's next one.
  * 3. The map `locks` counts the waits at each address, with their times. These are exact.
  * 4. A wait of length t is sampled with probability min(1, t / period), as in waits.bpf.c. The end
  *    of a sampled wait sends the kernel's stack, the task and the number of its system call. The

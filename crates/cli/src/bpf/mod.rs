@@ -48,6 +48,7 @@ const PAGE: std::num::NonZeroUsize = std::num::NonZeroUsize::new(4096).unwrap();
 ///
 /// The message names the cause and the remedy.
 pub fn count_this_process() -> anyhow::Result<String> {
+    ensure!(is_in_first_pid_namespace(), messages::in_pid_namespace());
     let (mut loaded, btf) = load()?;
     let links = attach(&mut loaded, &btf)?;
     let Some(Map::Array(map)) = loaded.map("count") else {
@@ -58,19 +59,20 @@ pub fn count_this_process() -> anyhow::Result<String> {
     keep(map, &links)
 }
 
-/// Checks that the kernel accepts BPF programs from this process.
+/// Checks that the kernel accepts BPF programs from this process. Returns why it cannot be counted
+/// nevertheless.
 ///
 /// # Errors
 ///
 /// The message names the cause and the remedy.
-pub fn check() -> anyhow::Result<()> {
+pub fn check() -> anyhow::Result<Option<&'static str>> {
     let (mut loaded, btf) = load()?;
-    TRACE_POINTS.iter().try_for_each(|name| verify(&mut loaded, name, &btf).map(drop))
+    TRACE_POINTS.iter().try_for_each(|name| verify(&mut loaded, name, &btf).map(drop))?;
+    Ok((!is_in_first_pid_namespace()).then(messages::in_pid_namespace))
 }
 
 /// Creates the maps and relocates the programs for this kernel.
 fn load() -> anyhow::Result<(Ebpf, Btf)> {
-    ensure!(is_in_first_pid_namespace(), messages::in_pid_namespace());
     ensure!(!OBJECT.is_empty(), messages::built_without_clang());
     let btf = Btf::from_sys_fs().context(messages::no_type_information())?;
     let loaded = EbpfLoader::new()

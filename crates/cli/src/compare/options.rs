@@ -75,8 +75,8 @@ pub struct Measured {
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Vec<u32>,
-    /// Extract the metric: REGEX captures a number, last match on stdout or else stderr
-    /// [default: wall time].
+    /// Extract the metric: the number captured by the last match of REGEX on stdout, or else on
+    /// stderr [default: wall time].
     #[arg(long, value_name = "REGEX", value_parser = one_group)]
     pub metric: Option<Regex>,
     /// Name of the metric, with its unit, for the table and the figure.

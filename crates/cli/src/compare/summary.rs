@@ -32,8 +32,9 @@ pub struct Summary {
     /// How many times as good as the first configuration at the same thread count.
     #[serde(flatten)]
     pub ratio: Option<Ratio>,
-    /// The same with an interval for a choice among all ratios: together, these miss a true ratio
-    /// with the probability of one interval of the table (Bonferroni's inequality).
+    /// The same with a wider interval, for a choice among all ratios: the probability that any of
+    /// these intervals misses its true ratio is that of one interval of the table (Bonferroni's
+    /// inequality).
     #[serde(skip)]
     pub joint: Option<Ratio>,
 }
@@ -89,8 +90,8 @@ pub fn is_precise(summaries: &[Summary], threads: Option<u32>, precision: f64) -
     !ratios.is_empty() && ratios.iter().all(|ratio| ratio.is_within(precision))
 }
 
-/// States in one sentence what was gained or lost against the first configuration, and where. The
-/// best and the worst of several ratios are lucky ones, so their intervals allow for the choice.
+/// States in one sentence what was gained or lost against the first configuration, and where. Luck
+/// helps to make a ratio the best or the worst of several, so their intervals allow for the choice.
 pub fn conclude(plan: &Plan, summaries: &[Summary]) -> String {
     let first = &plan.configurations[0].name;
     let mut compared: Vec<(&Summary, Ratio)> =

@@ -33,10 +33,7 @@ pub fn checks() -> Vec<Check> {
     let machine = Machine::capture();
     vec![
         Check::of("library", library()),
-        Check::of(
-            "processors",
-            Ok(messages::processors(machine.processors, machine.quota.as_deref())),
-        ),
+        Check::of("processors", Ok(processors(&machine))),
         Check::of("load sensor", schedstat()),
         Check::of("BPF", bpf()),
         Check::of("elided locks", elision()),
@@ -62,6 +59,19 @@ fn library() -> Result<String, String> {
     Ok(path.display().to_string())
 }
 
+/// The usable processors, and the quota behind their number. Quotas of parent cgroups count too,
+/// but only the process's own can be shown.
+fn processors(machine: &Machine) -> String {
+    let usable = machine.processors;
+    match (&machine.quota, machine.processors_allowed) {
+        (Some(quota), _) => messages::processors_of_quota(usable, quota),
+        (None, Some(allowed)) if allowed > usable => {
+            messages::processors_of_parents_quota(usable, allowed)
+        }
+        (None, _) => messages::processors_without_quota(usable),
+    }
+}
+
 fn schedstat() -> Result<String, String> {
     match std::fs::read_to_string("/proc/self/schedstat") {
         Ok(text) if text.split_whitespace().count() == 3 => Ok(messages::schedstat_read().into()),
@@ -71,7 +81,8 @@ fn schedstat() -> Result<String, String> {
 
 fn bpf() -> Result<String, String> {
     match bpf::check() {
-        Ok(()) => Ok(messages::bpf_usable().into()),
+        Ok(None) => Ok(messages::bpf_usable().into()),
+        Ok(Some(why)) => Ok(messages::bpf_usable_by_profile(why)),
         Err(error) => Err(messages::bpf_unusable(error)),
     }
 }
@@ -130,4 +141,23 @@ fn may_trace_any() -> bool {
     effective
         .and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok())
         .is_some_and(|capabilities| capabilities & (1 << 19) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quota_of_parent_cgroup_is_mentioned() {
+        let machine = |processors, quota: Option<&str>| Machine {
+            processors,
+            processors_allowed: Some(8),
+            quota: quota.map(str::to_string),
+            ..Machine::capture()
+        };
+        assert!(processors(&machine(8, None)).contains("no quota"));
+        assert!(processors(&machine(1, Some("150000 100000"))).contains("150000 100000"));
+        let limited = processors(&machine(2, None));
+        assert!(limited.starts_with("2 usable of 8") && !limited.contains("no quota"), "{limited}");
+    }
 }

@@ -183,7 +183,7 @@ impl Core {
             let at_path = PathBuf::from(&first.path);
             let there = build_id_of(&at_path);
             let found = match self.dumped_build_id(first.start) {
-                // Without the id in the core, the file at the path is believed.
+                // The core lacks the id: trust the file at the path.
                 None if at_path.is_file() => Found::Here(at_path),
                 None => Found::Missing,
                 Some(id) if there.as_ref() == Some(&id) => Found::Here(at_path),

@@ -179,7 +179,7 @@ fn write_report(limit: Duration, report: Option<&Path>, text: &str, process: Opt
         return;
     };
     let Err(error) = unconvoy_measure::output::replace(file, text.as_bytes()) else { return };
-    // This process has closed its standard error. The program's is open, if it wants one.
+    // This process has closed its own standard error. The program's may be open.
     if let Some(program_error) = process.and_then(standard_error) {
         let why = messages::cannot_write_report(file, error);
         let _ = write(program_error, format!("unconvoy: {why}\n{text}").as_bytes());

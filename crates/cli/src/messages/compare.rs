@@ -95,8 +95,8 @@ pub(crate) fn metric_left_out(cell: &str) -> String {
 /// `centre` and `mean` are ratios.
 pub(crate) fn skewed(cell: &str, centre: f64, mean: f64) -> String {
     format!(
-        "{cell} is {centre:.2}x, but {mean:.2}x in the mean of all rounds: --json shows which \
-         differ"
+        "{cell} is {centre:.2}x, but {mean:.2}x in the mean of all rounds: --json shows the \
+         rounds that differ"
     )
 }
 

@@ -7,11 +7,16 @@ pub(crate) fn library_not_loaded(path: &Path, complaint: &str) -> String {
     format!("{} cannot be preloaded: {complaint}", path.display())
 }
 
-pub(crate) fn processors(count: u32, quota: Option<&str>) -> String {
-    match quota {
-        Some(quota) => format!("{count} usable: the cgroup's quota is {quota} (us per period, us)"),
-        None => format!("{count} usable; the cgroup of this process has no quota"),
-    }
+pub(crate) fn processors_of_quota(count: u32, quota: &str) -> String {
+    format!("{count} usable: the cgroup's quota is {quota} (us per period, us)")
+}
+
+pub(crate) fn processors_of_parents_quota(count: u32, allowed: u32) -> String {
+    format!("{count} usable of {allowed}: the quota of a parent cgroup allows no more")
+}
+
+pub(crate) fn processors_without_quota(count: u32) -> String {
+    format!("{count} usable; the cgroup of this process has no quota")
 }
 
 pub(crate) fn schedstat_read() -> &'static str {
@@ -24,6 +29,10 @@ pub(crate) fn schedstat_missing() -> &'static str {
 
 pub(crate) fn bpf_usable() -> &'static str {
     "run --sensor bpf, profile --pid and profile --kernel work"
+}
+
+pub(crate) fn bpf_usable_by_profile(why: &str) -> String {
+    format!("profile --pid and profile --kernel work; run --sensor bpf does not: {why}")
 }
 
 pub(crate) fn bpf_unusable(error: impl Display) -> String {
@@ -102,10 +111,13 @@ pub(crate) fn samples() -> Vec<String> {
     let error = "Permission denied (os error 13)";
     vec![
         library_not_loaded(library, "wrong ELF class: ELFCLASS64"),
-        processors(2, Some("150000 100000")),
+        processors_of_quota(2, "150000 100000"),
+        processors_of_parents_quota(2, 64),
+        processors_without_quota(2),
         schedstat_read().into(),
         schedstat_missing().into(),
         bpf_usable().into(),
+        bpf_usable_by_profile("this process is in a PID namespace"),
         bpf_unusable(error),
         transactions_commit().into(),
         emulator_found(qemu),

@@ -15,7 +15,10 @@ pub(crate) fn other_version(what: &str, theirs: u32, ours: u32) -> String {
 }
 
 pub(crate) fn unreadable_tables(what: &str) -> String {
-    format!("cannot read libunconvoy.so's memory in {what}: it has ended or changed, or is cut off")
+    format!(
+        "cannot read libunconvoy.so in {what}: the process has ended or changed, or the core is \
+         cut off"
+    )
 }
 
 pub(crate) fn no_core(path: &Path) -> String {
@@ -35,7 +38,7 @@ pub(crate) fn truncated(bytes: u64) -> String {
 }
 
 pub(crate) fn missing_file(path: &str) -> String {
-    format!("Missing: {path}. Its code has offsets, no names; give a copy's folder with --files.")
+    format!("Missing: {path}. Its code is shown by offset: give the folder of a copy with --files.")
 }
 
 pub(crate) fn other_build(path: &str) -> String {
@@ -47,7 +50,7 @@ pub(crate) fn no_watchdog(why: impl Display) -> String {
 }
 
 pub(crate) fn watchdog_blind(why: impl Display) -> String {
-    format!("the watchdog sees nothing: {why}")
+    format!("the watchdog cannot see the program, and ends: {why}")
 }
 
 pub(crate) fn watchdog_report(limit: &str) -> String {

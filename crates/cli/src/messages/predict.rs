@@ -38,8 +38,11 @@ pub(crate) fn no_run_time() -> &'static str {
 
 pub(crate) fn no_sections_of(lock: Option<&str>) -> String {
     match lock {
-        Some(name) => format!("no sections and times of a lock {name}; see predict --analyse"),
-        None => "the trace has no sections of a lock whose times are known".to_string(),
+        Some(name) => format!(
+            "the trace has no lock {name} with sections and times: list its locks with `unconvoy \
+             predict --analyse`"
+        ),
+        None => "the trace has no lock with sections and times".to_string(),
     }
 }
 
@@ -49,6 +52,10 @@ pub(crate) fn invalid_record(name: &str) -> String {
 
 pub(crate) fn cannot_keep_trace(why: impl Display) -> String {
     format!("cannot keep the trace: {why}")
+}
+
+pub(crate) fn nothing_recorded() -> &'static str {
+    "nothing was recorded"
 }
 
 pub(crate) fn cannot_keep_trace_in(file: &Path) -> String {
@@ -82,6 +89,7 @@ pub(crate) fn samples() -> Vec<String> {
         no_sections_of(Some("queue")),
         invalid_record("context"),
         cannot_keep_trace("No space left on device (os error 28)"),
+        nothing_recorded().into(),
         cannot_keep_trace_in(Path::new("server.parquet")),
         cannot_write(Path::new("report.html")),
         option_rejected("--qemu", "/usr/bin/true", "not QEMU, or a shared library is missing"),

@@ -80,17 +80,17 @@ pub(crate) fn not_tried(candidate: &str, why: &str) -> String {
 
 /// `last_line` is the end of the program's output.
 pub(crate) fn failed_under(candidate: &str, why: &str, last_line: &str) -> String {
-    let text = format!("the program failed under {candidate}, which leaves the search: {why}");
+    let text = format!("the search drops {candidate}, under which the program failed: {why}");
     if last_line.is_empty() { text } else { format!("{text}\n  its last line: {last_line}") }
 }
 
 pub(crate) fn took_too_long(seconds: f64) -> String {
-    format!("killed after {seconds:.1} s, three times as long as the first run, and 2 s more")
+    format!("killed after {seconds:.1} s: three times as long as the first run, plus 2 s")
 }
 
 pub(crate) fn not_confirmed(candidate: &str, why: &str) -> String {
     format!(
-        "Undecided: {candidate} left the confirmation ({why}): see why it fails, and search again"
+        "Undecided: {candidate} failed in the confirmation ({why}): find out why, and search again"
     )
 }
 
@@ -108,8 +108,8 @@ pub(crate) fn few_rounds(run: &str, candidates: usize, rounds: usize) -> String 
 /// `half` is half the interval's width, in percent.
 pub(crate) fn varies(half: f64, rounds: usize, time: &str) -> String {
     format!(
-        "the metric varies too much: the interval is ±{half:.1} %; to see 2 % takes {rounds} runs \
-         of each, {time} in all:\n  use a quieter machine, longer runs, or a larger --budget"
+        "the metric varies too much: the interval is ±{half:.1} %; a gain of 2 % needs {rounds} \
+         runs of each, {time} in all:\n  use a quieter machine, longer runs, or a larger --budget"
     )
 }
 

@@ -18,7 +18,9 @@ pub(crate) fn belongs_to_another_user(pid: u32, user: u32) -> String {
     if nix::unistd::geteuid().is_root() {
         return lacks_capability(pid);
     }
-    format!("process {pid} belongs to user {user}: use `sudo unconvoy top {pid}`, or be that user")
+    format!(
+        "process {pid} belongs to user {user}: use `sudo unconvoy top {pid}`, or run as that user"
+    )
 }
 
 pub(crate) fn is_not_dumpable(pid: u32) -> String {
@@ -55,7 +57,7 @@ pub(crate) fn cannot_attach(pid: u32, error: &std::io::Error) -> String {
 }
 
 pub(crate) fn has_no_table(pid: u32) -> String {
-    format!("process {pid} shows an invalid address: it may have been damaged")
+    format!("process {pid} shows an invalid address: its memory may be damaged")
 }
 
 pub(crate) fn cannot_record(pid: u32, error: &std::io::Error) -> String {

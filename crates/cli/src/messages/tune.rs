@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 pub(crate) fn no_profile() -> &'static str {
-    "--advise: no profile among the records: add one of unconvoy profile -o FILE -- PROGRAM"
+    "--advise: no profile among the records: record one with `unconvoy profile -o FILE -- PROGRAM`"
 }
 
 pub(crate) fn not_a_record(file: &Path) -> String {

@@ -146,7 +146,7 @@ mod tests {
     }
 
     fn lock(number: u32, address: u64, pc: u64, acquisitions: u64) -> Lock {
-        Lock { number, address, kind: None, pc, acquisitions, held: None, object: None }
+        Lock { number, address, size: 40, pc, acquisitions, held: None, object: None }
     }
 
     #[test]

@@ -9,7 +9,11 @@ use super::conditional;
 use super::kept::Kept;
 use super::trace::{Lock, Trace};
 use crate::images::Images;
+use crate::members::LockType;
 use crate::names::{FIRST_TAKEN, Names};
+
+/// Size of a kernel's `rwlock_t` without debugging, in bytes.
+const KERNEL_RWLOCK: u64 = 8;
 
 /// See the [module](self).
 pub struct Namer<'a> {
@@ -52,8 +56,7 @@ impl<'a> Namer<'a> {
 
     fn lock_name(&self, lock: &Lock) -> String {
         let uses = [(&[lock.pc][..], FIRST_TAKEN)];
-        let name = lock
-            .kind
+        let name = LockType::of_size(lock.size)
             .and_then(|kind| self.names.lock(Some(lock.address), Some(kind), kind.name(), &uses));
         name.unwrap_or_else(|| format!("lock at {:#x}", lock.address))
     }
@@ -106,6 +109,10 @@ impl syncchar::Names for Namer<'_> {
         kept.or_else(|| self.images().code(*self.trace.places.get(&place)?))
     }
 
+    fn admits_readers(&self, lock: u32) -> bool {
+        admits_readers(self.trace, lock)
+    }
+
     fn is_conditional_store(&self, place: u32) -> bool {
         match self.kept {
             Some(kept) => kept.conditional.contains(&place),
@@ -115,5 +122,30 @@ impl syncchar::Names for Namer<'_> {
                 .get(&place)
                 .is_some_and(|pc| conditional::is_conditional_store(self.images(), *pc)),
         }
+    }
+}
+
+/// Returns whether a lock is a reader-writer lock, of a program or of a kernel.
+pub fn admits_readers(trace: &Trace, lock: u32) -> bool {
+    trace.locks.get(&lock).is_some_and(|lock| {
+        LockType::of_size(lock.size) == Some(LockType::RwLock) || lock.size == KERNEL_RWLOCK
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_identifies_reader_writer_locks() {
+        let mut trace = Trace::default();
+        for (number, size) in [(0, 40), (1, 56), (2, 4), (3, 8)] {
+            let (address, acquisitions) = (0x1000, 1);
+            let lock =
+                Lock { number, address, size, pc: 0, acquisitions, held: None, object: None };
+            trace.locks.insert(number, lock);
+        }
+        let admitting: Vec<u32> = (0..5).filter(|lock| admits_readers(&trace, *lock)).collect();
+        assert_eq!(admitting, [1, 3]);
     }
 }

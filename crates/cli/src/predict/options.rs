@@ -32,7 +32,7 @@ pub struct PredictArgs {
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "analyse",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rate: u32,
-    /// Draw runs of up to 1024 sections of a lock, or each section on its own.
+    /// Draw a lock's sections in bursts of up to 1024, or each section independently.
     #[arg(long, value_name = "HOW", default_value = Sampling::default().name(),
           conflicts_with = "analyse",
           value_parser = PossibleValuesParser::new(Sampling::ALL.map(Sampling::name)).map(named))]

@@ -71,6 +71,11 @@ impl Outputs {
         self.trace.as_mut()?.keeper.as_mut()
     }
 
+    /// Gives up the trace being kept: nothing is written in its name.
+    pub fn discard_trace(&mut self) {
+        self.trace = None;
+    }
+
     /// Discards the records so far, because the run is repeated.
     ///
     /// # Errors
@@ -118,6 +123,14 @@ impl Outputs {
         }
         print(&listed(report).text(top))?;
         Ok(status)
+    }
+}
+
+#[cfg(test)]
+impl Outputs {
+    /// Returns outputs that only keep a trace, which `program` packs.
+    pub fn of_trace(path: &Path, program: PathBuf) -> io::Result<Self> {
+        Ok(Self { json: None, html: None, trace: Some(Unfinished::begin(path, program)?) })
     }
 }
 

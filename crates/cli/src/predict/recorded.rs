@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::Context as _;
 use unconvoy_syncchar::{Access, Clock, LockTimes, Section};
 use unconvoy_trace_stream::Record;
 
@@ -99,20 +98,20 @@ struct Summary {
 impl Summary {
     fn read(path: &Path) -> anyhow::Result<Self> {
         let mut summary = Summary::default();
-        let mut kept = None;
         each(path, |record| {
             match record {
                 Record::Context(json) => summary.context = trace::parsed("context", json)?,
                 Record::Section(section, _) => {
                     *summary.sections.entry(section.lock).or_default() += 1;
                 }
-                Record::End(json) => kept = trace::parsed::<End>("end", json)?.kept,
+                // A collector's own stream has no times and names.
+                Record::End(json) => {
+                    summary.kept = trace::parsed::<End>("end", json)?.kept.unwrap_or_default();
+                }
                 _ => {}
             }
             Ok(())
         })?;
-        let without_end = || anyhow::anyhow!(messages::trace_without_end());
-        summary.kept = kept.ok_or_else(without_end).with_context(|| path.display().to_string())?;
         Ok(summary)
     }
 
@@ -199,6 +198,17 @@ mod tests {
         assert_eq!((orders, recorded.sections[1].1[0].address), (vec![1, 3], 24));
         assert_eq!((recorded.times.held, recorded.seconds, recorded.processors), (0.5, 2.0, 4.0));
         assert_eq!(recorded.program, ["./server"]);
+    }
+
+    #[test]
+    fn complete_stream_of_collector_is_not_called_cut_off() {
+        let mut stream = MAGIC.to_vec();
+        append_section(&mut stream, &Section::default(), &[]);
+        append(&mut stream, &Record::End(&End::default().json()));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), stream).unwrap();
+        let why = read(file.path(), None).unwrap_err().root_cause().to_string();
+        assert_eq!(why, messages::no_sections_of(None));
     }
 
     #[test]

@@ -15,7 +15,6 @@ use unconvoy_trace_stream::{self as stream, MAX_FRAMES, Record, Region};
 use super::kept::Kept;
 use super::parquet::{self, Keeper, Unpacked};
 use crate::images::Mapping;
-use crate::members::LockType;
 use crate::messages::{command, predict as messages};
 use crate::refusal::Refusal;
 
@@ -88,14 +87,14 @@ pub struct End {
     pub seen: u64,
     /// Records lost because they could not be written.
     pub lost: u64,
-    /// The program's exit status.
-    pub exit_status: Option<i32>,
     /// Number of the program's threads.
     pub threads: u64,
     /// Number of child processes, which were not observed.
     pub forks_not_followed: u64,
     /// Number of unlocks of locks whose acquisition the collector did not see.
     pub unmatched_unlocks: u64,
+    /// Number of acquisitions of a kernel's locks whose release the collector did not see.
+    pub abandoned: u64,
     /// Locking functions that were found, with their files.
     pub functions: Vec<String>,
     /// Problems of the collector.
@@ -117,11 +116,11 @@ pub struct Lock {
     pub number: u32,
     /// Address of the lock.
     pub address: u64,
-    /// The lock's type, if it is a program's.
-    pub kind: Option<LockType>,
+    /// Size in bytes, which identifies its type.
+    pub size: u64,
     /// Return address of its first acquisition.
     pub pc: u64,
-    /// Number of acquisitions; of a truncated trace at least those that were sampled stand for.
+    /// Number of acquisitions; in a truncated trace, at least as many as the samples stand for.
     pub acquisitions: u64,
     /// Instructions for which it was held and waited for, if counted.
     pub held: Option<(u64, u64)>,
@@ -318,7 +317,7 @@ impl Reading<'_> {
                 let lock = Lock {
                     number,
                     address,
-                    kind: LockType::of_size(lock.region.size),
+                    size: lock.region.size,
                     pc: lock.pc,
                     acquisitions: 0,
                     held: None,

@@ -8,8 +8,8 @@
 //! A descriptor of each file stays open: a process that replaces its program by `exec` removes its
 //! file, whose last state is then read from there.
 //!
-//! A service may start processes without end, so of those that have ended only the files that the
-//! report at the end needs stay: those of the processes that waited longest.
+//! A service may start processes without end. Of the files of ended processes, the command keeps
+//! only those that the report at the end needs: those of the processes that waited longest.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -45,9 +45,8 @@ pub struct Continuous {
 }
 
 impl Continuous {
-    /// Starts to write profiles. `file` is that of the process that the command starts, and `most`
-    /// the number of files of ended processes that stay; `files` lists the files that all processes
-    /// record into.
+    /// Starts to write profiles. The process that the command starts records into `file`; `files`
+    /// lists the files of all processes. At most `most` files of ended processes stay.
     ///
     /// # Errors
     ///

@@ -41,7 +41,7 @@ pub struct ProfileArgs {
     /// Limit each table to N rows.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
-    /// Write the report to FILE instead of standard output, which may have the program's data.
+    /// Write the report to FILE, and leave standard output to the program.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub text: Option<PathBuf>,
     /// Write the report as JSON.

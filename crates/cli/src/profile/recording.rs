@@ -29,10 +29,10 @@ use crate::messages::profile as messages;
 use crate::output_file;
 use crate::refusal::Refusal;
 
-/// Period of a profile that few seconds must suffice for.
+/// Sampling period of a profile of a few seconds.
 const SHORT_PERIOD_MS: f64 = 0.1;
 
-/// Greatest number of processes that are remarked beside the one of the report.
+/// Greatest number of other processes that a report has remarks on.
 const MOST_REMARKS: usize = 5;
 
 /// One run of the program.
@@ -172,8 +172,8 @@ fn command(
 }
 
 /// Runs the program under libc's locks, without its output and for at most `limit`. Returns how it
-/// ended, and the profile of the process that waited longest for locks with remarks on the others,
-/// `None` if there is none.
+/// ended, and the profile of the process that waited longest for locks, with remarks on the other
+/// processes; `None` without a profile.
 ///
 /// # Errors
 ///
@@ -196,7 +196,7 @@ pub fn run_silently(
     let mut found = recorded_since(&file, 0)?.into_iter();
     let main = found.next().map(|(path, mut recorded)| {
         if recorded.pid == process {
-            // Without room for it in the file, it is known here.
+            // Ignore a file that cannot be written: `recorded` has the end.
             let _ = recorded.end_killed(end_ns, &path);
         }
         if let Some(observed) = observed.filter(|it| it.pid == recorded.pid) {

@@ -184,7 +184,7 @@ fn package_of(file: &Path) -> Option<String> {
     })
 }
 
-/// Those of the files at least one of whose addresses is in the report without a name.
+/// The files that have an address without a name in the report.
 pub fn shown_by_offset<'a>(report: &Report, files: &'a BTreeSet<String>) -> Vec<&'a String> {
     let places = report.waiters.iter().chain(&report.holders).map(|place| &place.place);
     let shown: Vec<&String> = places.chain(report.locks.iter().map(|row| &row.name)).collect();

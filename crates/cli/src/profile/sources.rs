@@ -1,10 +1,11 @@
-//! Where the files that were mapped in a process can be read.
+//! Finds the files that were mapped in a process.
 //!
-//! A file may have been replaced since: the names in the new file are not those of the old one's
-//! addresses. While the process lives, the kernel still has the old file.
+//! A file may have been replaced since: the new file has other names at the same addresses. While
+//! the process lives, the kernel still has the old file.
 //!
 //! On some file systems the list of mappings and `stat` disagree on the device, and perhaps on the
-//! inode (overlayfs before Linux 6.8, btrfs). There only the file's times tell.
+//! inode (overlayfs before Linux 6.8, btrfs). There only the file's times show whether another file
+//! has replaced it.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -81,7 +82,7 @@ mod tests {
         assert!(!is_same(&one, &found, (written - 2, written - 1)), "written later");
         let other = Mapping { inode: one.inode + 1, ..one.clone() };
         assert!(!is_same(&other, &found, times));
-        // Another device: the file's times tell.
+        // Another device: the file's times decide.
         let other = Mapping { device: one.device + 1, ..other };
         assert!(is_same(&other, &found, times));
         assert!(!is_same(&other, &found, (written - 1, written + 2)));

@@ -19,7 +19,7 @@ const PROCESS: f64 = 0.6;
 const ROUNDS: f64 = 4.0;
 /// Rounds of the confirmation, if time permits: fewer have wide intervals, and more show nothing.
 const FRESH: [usize; 2] = [5, 60];
-/// A difference need not be known more closely than to this part of it.
+/// The confirmation measures a large difference only to this part of the difference.
 const PRECISION: f64 = 0.1;
 /// Fewest fresh rounds: two have an interval, but hardly ever a narrow one.
 const FEWEST: f64 = 3.0;
@@ -123,9 +123,9 @@ pub fn round_seconds(record: &Record, candidate: usize) -> f64 {
     run * record.plan.threads.len() as f64
 }
 
-/// The number of fresh rounds: as many as show each of these differences to 1 %, or a large one to
-/// a tenth, with the noise that it has in the trials, and as fit into the time, in rounds, that is
-/// left. `None` is a difference that the trials did not show, and that may be small.
+/// The number of fresh rounds, at most `left`. They suffice to know each of these differences to
+/// 1 %, or a large one to a tenth of it, if the noise is that of the trials. `None` is a difference
+/// that the trials did not show, and that may be small.
 pub fn confirmation_rounds(trials: &[Option<Interval>], left: f64) -> usize {
     let precision = if trials.contains(&None) { 0.0 } else { PRECISION };
     let rounds = |it: &Interval| it.count_for((precision * it.centre.abs()).max(WORTH / 2.0));

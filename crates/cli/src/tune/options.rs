@@ -26,7 +26,7 @@ pub struct TuneArgs {
     /// Limit the whole search to TIME, such as 90s or 10m.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = budget)]
     pub budget: Duration,
-    /// Limit the probability of a wrong choice, and that of an interval that misses the truth.
+    /// Limit the probabilities of a wrong choice and of an interval without the true ratio.
     #[arg(long, value_name = "RATE", default_value_t = 0.05, value_parser = error_rate)]
     pub error_rate: f64,
     /// Write the strategy file to FILE [default: PROGRAM.toml in this directory].

@@ -23,7 +23,7 @@ struct Phase {
     ratio: Ratio,
 }
 
-/// What to say if a comparison's ratios in the two phases have intervals without a common value.
+/// A remark, if the intervals of a comparison's ratios in the two phases have no common value.
 pub fn remark(record: &Record) -> Option<String> {
     let verdict = record.verdict.as_ref()?;
     let first = [verdict.gain(), verdict.undecided.as_ref()].into_iter().flatten();

@@ -212,7 +212,7 @@ impl Session<'_> {
             0 if members.len() > simple.len() => Some(simple.len()),
             _ => race.leader(is_eligible).or_else(|| race.leader(|_| true)),
         };
-        // The luckier one of equals is no reason for an entry.
+        // An entry must probably be better than none: among equals, luck decides who leads.
         let is_chosen = |index| stage == Stage::Process || race.seems_better(index, 0);
         match leader {
             Some(index) if race.rounds() > 0 && !is_chosen(index) => Ok(members[0]),
@@ -277,7 +277,7 @@ impl Session<'_> {
             }
             let limit = Some(self.limit(threads));
             let mut ended = self.measure(stage, round, candidate, threads, limit);
-            // The rest of the machine may have slowed libc's run, which no search can do without.
+            // Repeat a slow run of libc: the machine may have slowed it, and the search needs it.
             let is_too_long = matches!(ended, Err(End::TimedOut(..))) && limit != self.timeout;
             if candidate == LIBC && is_too_long {
                 ended = self.measure(stage, round, candidate, threads, limit);
@@ -312,7 +312,7 @@ impl Session<'_> {
     /// Measures the best, libc and the default afresh, and decides.
     fn confirm(&mut self, best: usize, budget: &Budget) -> Result<(), Stop> {
         let best = *self.record.confirmed.get_or_insert(best);
-        // A default that failed before is no choice.
+        // Omit a candidate that failed in the trials, such as the default.
         let is_able = |&index: &usize| {
             let mut all = self.record.withdrawn.iter();
             !all.any(|it| it.candidate == index && it.stage != Stage::Confirmation)

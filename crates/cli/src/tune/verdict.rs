@@ -46,7 +46,8 @@ pub struct Verdict {
     pub comparisons: Vec<Comparison>,
     /// The comparison that is neither a proven gain nor proven to be none that matters.
     pub undecided: Option<Comparison>,
-    /// Without a recommendation, the best proven gain over libc, which loses at a thread count.
+    /// If nothing is recommended, the best proven gain over libc, by a candidate that loses at some
+    /// thread count.
     #[serde(default)]
     pub mixed: Option<Comparison>,
 }
@@ -121,7 +122,7 @@ impl Verdict {
         let against_libc = find(best, LIBC);
         let gains = |it: Option<&Comparison>| it.is_some_and(Comparison::is_gain);
         let default_gains = gains(find(DEFAULT, LIBC));
-        // A default that is no choice itself, or failed, need not be beaten.
+        // The best must beat a default that gains, and must not be slower than one that does not.
         let is_ahead = match find(best, DEFAULT) {
             Some(it) if default_gains => it.is_gain(),
             it => it.is_none_or(|it| it.whole.ratio >= LEAST),
@@ -132,7 +133,7 @@ impl Verdict {
             (false, true) => DEFAULT,
             (false, false) => LIBC,
         };
-        // Nothing is open if what is recommended is the best, or at least as good as proven.
+        // Open: another candidate may gain over the recommended one, or over libc.
         let rivals = [(best, recommended), (best, LIBC), (DEFAULT, recommended)];
         let open = rivals.into_iter().filter(|(one, other)| one != other && *one != recommended);
         let open = open.filter_map(|(one, other)| find(one, other));

@@ -7,16 +7,16 @@
 //! | `BIASED` | `DRAINING` | a writer |
 //! | `DRAINING` | `UNBIASED` | a writer that has found no published hold under this version |
 //!
-//! The state shares its word with a byte of the lock's user. A user whose fast path compares that
-//! byte with a constant compares [`BYTE_AND_MODE`] instead, which is the byte if there is no bias.
-//! So the user does not look for the bias of an unbiased lock.
+//! The state shares its word with a byte of the lock's user. A fast path that would compare this
+//! byte with a constant compares the bits of [`BYTE_AND_MODE`] instead: without a bias, they equal
+//! the byte. So the fast path of an unbiased lock needs no second look for a bias.
 //!
-//! **Invariant.** A version is biased once. So a state that has not changed between two looks has
-//! not changed and returned.
+//! **Invariant.** Each bias has a version of its own. So if two looks find the same state, it did
+//! not change between them.
 //!
 //! **Memory orderings.** Setting and ending a bias have release ordering, and each look at the
-//! state acquire ordering. The looks and the change between which [`biased_rw`](super::biased_rw)
-//! needs a total order are `SeqCst`.
+//! state acquire ordering. A reader's second look and the change to `DRAINING` are `SeqCst`, since
+//! [`biased_rw`](super::biased_rw) needs a total order of them.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
@@ -38,7 +38,7 @@ pub const BYTE_AND_MODE: u32 = 0xff | MODE;
 /// writer of an unbiased lock as long, and a reader without a processor would keep the bias off for
 /// nine time slices.
 ///
-/// None in a model, where each look at the clock may take a second.
+/// 0 in a model, where each look at the clock may take a second.
 const INHIBITION: u64 = if cfg!(loom) { 0 } else { 9 };
 
 /// Margin for what a bias costs beside its revocation: slow paths, and transfers of cache lines.
@@ -111,7 +111,7 @@ impl<'a, P: Primitive> Bias<'a, P> {
         self.state.load(SeqCst) == state
     }
 
-    /// The state, if a reader may change it.
+    /// The state, if a reader may set the bias in it.
     pub(super) fn unbiased(self) -> Option<u32> {
         Some(self.state.load(Relaxed)).filter(|state| state & MODE != BIASED)
     }

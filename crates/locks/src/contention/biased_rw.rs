@@ -45,21 +45,21 @@
 //! **Invariant 5.** While a writer waits, no reader sets the bias, unless the process has more
 //! threads than processors. So a writer drains once, and once more at most for each reader that was
 //! about to set the bias. With more threads than processors, a waiting writer may lack a processor,
-//! and would keep readers from the bias for time slices; then only the pause separates two drains,
-//! until the writer asks readers to [give way](super::give_way): they set no bias meanwhile.
-//! (Workload `rwlock`, 8 threads on two processors, .1 % changes: 76 M/s; if every waiting writer
-//! counts, and the pause includes the wait for readers inside, 25 M/s; libc 27 M/s; medians of 7
-//! runs.)
+//! and would prevent the bias for time slices. Readers then set the bias although a writer waits,
+//! and only the pause separates two drains, until the writer asks readers to
+//! [give way](super::give_way): they set no bias while the request stands. (Workload `rwlock`, 8
+//! threads on two processors, .1 % changes: 76 M/s. If every waiting writer prevents the bias, and
+//! the pause includes the wait for readers inside: 25 M/s. libc: 27 M/s. Medians of 7 runs.)
 //!
 //! *Not* guaranteed: that a child of a `fork` forgets the holds of the parent's other threads, as
 //! for the word. A child forgets the published ones if a fork handler
 //! [clears](super::visible::Row::clear) the rows of the other threads. A writer of the parent that
 //! was about to find a bias keeps the word in the child.
 //!
-//! **Memory orderings.** Publications, withdrawals, the mode and the word have acquire ordering
-//! where they begin a hold or find one gone, and release ordering where they end a hold, set the
-//! bias or end it. A reader that finds the bias thus sees what its setter saw, and with it the last
-//! writer's section. Invariant 3 needs `SeqCst`.
+//! **Memory orderings.** An access that begins a hold, or finds one gone, has acquire ordering. An
+//! access that ends a hold, sets the bias or ends it has release ordering. So a reader that finds
+//! the bias sees what its setter saw, and with it the last writer's section. Invariant 3 needs
+//! `SeqCst`.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -78,7 +78,7 @@ pub enum Begun {
     Held,
     /// The caller does not hold the lock.
     Failed,
-    /// The caller must call the other part with this word.
+    /// The caller must call [`BiasedRw::end_read`] with this word, or [`BiasedRw::end_write`].
     Undecided(u32),
 }
 
@@ -301,8 +301,8 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         }
     }
 
-    /// Ends what [`begin_write`](Self::begin_write) left undecided, without the lock: the caller
-    /// has found a bias while it had the word, which it releases (Invariant 2).
+    /// Ends an acquisition that [`begin_write`](Self::begin_write) left undecided: releases the
+    /// word, since the lock is biased (Invariant 2). The caller does not hold the lock.
     #[cold]
     pub fn end_write(&self) {
         let release = || {
@@ -344,7 +344,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         self.bias.is_none_or(|bias| !bias.is_in_use() || drain.revoke(bias, self.hold()))
     }
 
-    /// Sleeps until a published hold is withdrawn that a writer waits for, or until `deadline`. May
+    /// Sleeps while a published hold keeps out the caller, a writer, or until `deadline`. May
     /// return at any time.
     pub fn sleep_on_published(&self, drain: &Drain, deadline: Option<u64>) {
         if !self.is_drained(drain)
@@ -408,7 +408,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     /// As for `release_published`.
     #[cold]
     unsafe fn release_biased(&self) -> bool {
-        // Most callers have tried that, and a write is expensive.
+        // Looks first: most callers have already tried to withdraw, and a write is expensive.
         if P::own_row().is_some_and(|row| row.has(self.hold()) && row.withdraw(self.hold())) {
             return true;
         }

@@ -6,8 +6,8 @@ use super::bias::Bias;
 use super::give_way::LateWriter;
 use super::visible::{Hold, Row, VisibleReaders};
 
-/// What a writer keeps of its wait: how far it has come with the revocation of a bias, and when it
-/// asks readers to give way.
+/// State of a writer's wait: its progress in the revocation of a bias, and the time of its next
+/// request to give way.
 #[derive(Debug, Default)]
 pub struct Drain {
     /// The state that the drain is for.
@@ -42,7 +42,7 @@ impl Drain {
             }
             let is_held = self.holder::<P>(hold).is_some();
             if is_begun_here {
-                // Without the wait for readers inside, which an unbiased lock's writer has, too.
+                // Before any wait for readers inside, who delay an unbiased lock's writer, too.
                 bias.inhibit(set_at, begin, P::rows().len());
             }
             if is_held {

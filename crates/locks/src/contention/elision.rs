@@ -32,7 +32,7 @@ const HELD_WAIT_NS: u64 = 20_000;
 /// An acquisition takes the lock after this many conflicts.
 const CONFLICTS: u32 = 4;
 
-/// Of the acquisitions with this many conflicts, a sample is recorded as failures. A single
+/// A sample of the acquisitions with this many conflicts is recorded as failures. A single
 /// conflict says little about whether elision pays. With two threads, sections of 300 ns and 8
 /// keys, elision gains a factor of 1.6, although 6 % of the acquisitions conflict, and .2 %
 /// conflict twice. With one key, elision loses: 59 % conflict, and 8 % conflict twice.

@@ -3,16 +3,18 @@
 //! Readers may enter past a waiting writer, because a thread may take the lock twice, or hold it
 //! while it waits for another reader. So overlapping readers can keep a writer out for ever, as
 //! they can under glibc. A writer that has waited for [`LATE_AFTER_NS`] therefore asks readers to
-//! give way: a reader that finds the request leaves the lock alone until a writer has taken it, but
-//! at most for [`GIVE_WAY_NS`] beside other readers. Then the reader drops the request and enters,
-//! since its own section may be what the writer waits for. Once no thread holds the lock, and no
-//! bias hides one, that cannot be, and the reader gives way for [`RESERVED_NS`]: the writer may
-//! lack a processor, or may be gone. Meanwhile the writer stays awake, whatever its load manager
-//! says.
+//! give way: a reader that finds the request leaves the lock alone until a writer has taken it.
+//!
+//! A reader gives way for a bounded time, and then drops the request and enters. While the lock may
+//! be held, the bound is [`GIVE_WAY_NS`]: the writer may be waiting for this very reader, directly
+//! or through other readers. Once no thread holds the lock, and no bias hides a reader, the bound
+//! is [`RESERVED_NS`]: the writer may lack a processor, or may be gone. A writer with a request
+//! does not ask its load manager.
 //!
 //! If the readers' sections take no longer than [`GIVE_WAY_NS`], a writer thus waits for at most
-//! the sum of both times, of the sections of writers before it, and of the time that it lacks a
-//! processor. Where readers are preempted inside, the writer asks again, and no bound is known.
+//! the sum of [`LATE_AFTER_NS`], [`GIVE_WAY_NS`], the sections of writers before it, and the time
+//! for which it lacks a processor. Where readers are preempted inside, the writer asks again, and
+//! no bound is known.
 //!
 //! Readers of a lock that prefers writers do not enter past them. Tries and timed acquisitions do
 //! not give way.
@@ -31,31 +33,32 @@ use crate::primitive::backoff::Backoff;
 /// Wait of a writer before it first asks readers to give way.
 pub const LATE_AFTER_NS: u64 = 1_000_000;
 
-/// Longest time between two requests of a writer. Behind a long section, a writer is awake for
-/// [`RESERVED_NS`] of it, and looks a hundred times.
+/// Longest time between two requests of a writer. In each such interval, a writer behind a long
+/// section keeps its request for [`RESERVED_NS`], and tries the lock about a hundred times.
 const LONGEST_INTERVAL_NS: u64 = 1024 * LATE_AFTER_NS;
 
 /// Longest time until a late writer that was behind another one looks again whether readers must be
 /// asked: a parked writer wakes this often.
 const POSTPONED_NS: u64 = 16 * LATE_AFTER_NS;
 
-/// Longest time for which a reader gives way beside other readers. A request delays each second
-/// hold of a thread by this time.
+/// Longest time for which a reader gives way beside other readers. A request delays a thread that
+/// takes the lock a second time by as much.
 pub const GIVE_WAY_NS: u64 = 1_000_000;
 
-/// Longest time for which a reader gives way once no thread can hold the lock, and for which the
-/// writer waits for that: some time slices, because either may lack a processor.
+/// Longest time for which a reader gives way once no thread can hold the lock, and for which a
+/// writer keeps its request: some time slices, because either may lack a processor.
 const RESERVED_NS: u64 = 20_000_000;
 
 /// Longest time for which a writer gives way, some wake-ups: the lock is idle meanwhile.
 pub const WRITER_GIVES_WAY_NS: u64 = 100_000;
 
-/// Longest time for which a reader gives way, by whether a thread may hold the lock.
+/// Longest time for which a reader gives way to a writer.
 fn limit(may_be_held: bool) -> u64 {
     if may_be_held { GIVE_WAY_NS } else { RESERVED_NS }
 }
 
-/// A thread that gives way or insists polls for this long, and then looks this often.
+/// A thread that gives way or insists polls for this time. Then it sleeps for this time between two
+/// looks.
 const POLL_NS: u64 = 200_000;
 
 /// Says when a waiting writer asks readers to give way: after [`LATE_AFTER_NS`], and then after
@@ -128,8 +131,8 @@ impl<P: VisibleReaders> RwWord<P> {
         is_released
     }
 
-    /// Waits until a writer has taken the lock, or else for [`GIVE_WAY_NS`] beside other readers,
-    /// which a bias may hide, and for [`RESERVED_NS`] beside none. Then the request ends.
+    /// Waits until a writer has taken the lock. After [`GIVE_WAY_NS`] beside other readers, which a
+    /// bias may hide, or [`RESERVED_NS`] without any, drops the request instead.
     #[cold]
     pub(super) fn give_way_now(&self, is_biased: impl Fn() -> bool) {
         self.poll(RESERVED_NS, |waited| {

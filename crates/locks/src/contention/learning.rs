@@ -41,9 +41,9 @@ const MEASURED: u32 = 16;
 /// in: a barging turn takes about 100 us.
 const LEAST_UNITS: u32 = 64;
 /// Duration of a LOCK of levels 1 to 3. A lost trial costs about 200 us, mostly until barging sets
-/// in again: 2 % of the time at the last level. When the last LOCK had 1024 units however short its
-/// sections, the red-black tree, with sections of 30 ns, lost 20 %. After 20 ms, locks that win
-/// some of their trials gained less: with sections of RW and 4 threads .96, and 1.20 after 10 ms.
+/// in again: 2 % of the time at the last level. (With a last LOCK of 1024 units, however short, the
+/// red-black tree, with sections of 30 ns, lost 20 %. With 20 ms instead of 10, locks that win some
+/// trials gained less: with sections of RW and 4 threads .96 instead of 1.20.)
 const LOCK_NS: [u64; 3] = [1_000_000, 3_000_000, 10_000_000];
 
 /// Number of failures that start a measurement: before and after elision has won one.
@@ -156,8 +156,8 @@ impl Learnt {
         self.0 & TRIAL != 0
     }
 
-    /// Counts a unit of a TRIAL that has ended. The next section settles the TRIAL, because this
-    /// one may be inside a transaction, where it cannot read the clock.
+    /// Counts a finished unit of a TRIAL. Leaves the decision after the last unit to the next
+    /// section: this one may be inside a transaction, where it cannot read the clock.
     #[inline]
     pub(super) fn count_trial_unit(self) -> Self {
         let next = Learnt(self.0.wrapping_sub(1 << COUNT));

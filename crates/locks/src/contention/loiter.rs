@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Unfairness is bounded: after `BARGING_BOUND_NS` the standby raises `demand`, and arrivals
-//! leave the word to it. A parked waiter that others [overtake](crate::load::Wait::park) has the
-//! next release reserve the word for the waiter that it wakes.
+//! leave the word to it. A parked waiter that others [overtake](crate::load::Wait::park) makes the
+//! next release reserve the word for the waiter that this release wakes.
 //!
 //! | word | demand | meaning |
 //! | --- | --- | --- |
@@ -27,9 +27,9 @@
 //! A waiter does not take every free word. A thread that takes a lock every 200 ns is faster alone
 //! than two such threads together, because each change of owner moves lines that the sections need.
 //! So a waiter that sees acquisitions this *rapid* leaves the word to the owner, for at most
-//! `BARGING_BOUND_NS`. It watches them while the lock is `WATCHED`, that is, unless the last watch
-//! found them slower, and else in one of `WATCHED_WAITS` waits. (SQLite, two threads: 2.4 times the
-//! rate.)
+//! `BARGING_BOUND_NS`. Every wait for a `WATCHED` lock watches the acquisitions, and so does one in
+//! `WATCHED_WAITS` of the other waits. A watch sets `WATCHED` and, if the acquisitions are slower,
+//! clears it. (SQLite, two threads: 2.4 times the rate.)
 //!
 //! **Invariant 1.** Mutual exclusion rests on the word alone: a compare-and-swap changes it from
 //! free to held, and only the holder changes it back.
@@ -59,7 +59,8 @@ use crate::queue::list::Queue;
 /// The bit of `advice` that a standby raises.
 const DEMAND: u32 = 1;
 
-/// The bit of `advice` that says whether a waiter watches acquisitions, or has found them rapid.
+/// The bit of `advice` that a waiter sets when it begins to watch acquisitions, and clears when it
+/// finds them not rapid.
 const WATCHED: u32 = 2;
 
 /// Number of bits of `advice` that this lock uses. The others are for a lock built on this one.
@@ -79,14 +80,14 @@ const OVERRULE_NS: u64 = 2_000;
 /// How long a free word stays reserved for a waiter that was parked: most wake-ups take less.
 const WAKING_NS: u64 = 100_000;
 
-/// Acquisitions are rapid if this is the mean time between them or less: not much more than the
-/// time for which a change of owner stops both threads.
+/// Longest mean time between rapid acquisitions: not much more than the time for which a change of
+/// owner stops both threads.
 const RAPID_NS: u64 = 250;
 
-/// A waiter measures the acquisitions of at least this time.
+/// Shortest time over which a waiter counts acquisitions.
 const WATCH_NS: u64 = 500;
 
-/// Of the waits for a lock that is not `WATCHED`, one in so many begins to watch it.
+/// One in this many waits for a lock that is not `WATCHED` begins to watch it.
 const WATCHED_WAITS: u64 = 64;
 
 /// How often a queued waiter checks the word.
@@ -213,8 +214,8 @@ impl<P: NodeMemory> Loiter<P> {
         (limit == 0 || overrule.is_due(now, limit)) && self.try_lock()
     }
 
-    /// Asks the load manager. A waiter that leaves would take a reserved word, so it yields
-    /// instead: the thread that the word is reserved for may have been woken on this processor.
+    /// Asks the load manager. While the word is reserved, the waiter yields instead of leaving: if
+    /// it left, it would take the word from the woken thread, which may need this processor.
     fn ask(&self, turn: &mut impl Turn, now: u64) -> Verdict {
         let verdict = turn.turn(now);
         if verdict == Verdict::Spin || !self.word.is_reserved() {
@@ -293,7 +294,7 @@ impl<P: NodeMemory> Loiter<P> {
                 backoff.wait::<P>();
             }
         };
-        // Even if another thread raised it: the standby of a `fork`'s parent cannot lower it here.
+        // Lower even the demand of another thread: a parent's standby cannot lower it in a child.
         self.advise(DEMAND, false);
         outcome
     }

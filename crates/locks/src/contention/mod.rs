@@ -190,7 +190,7 @@ pub unsafe trait Contention: Send + Sync {
     /// Whether a lock can be [reserved](Self::reserve).
     const RESERVES: bool = false;
 
-    /// Has the release of a held lock reserve it for a parked waiter, for a bounded time.
+    /// Makes the release of a held lock reserve it for a parked waiter, for a bounded time.
     fn reserve(&self) {}
 
     /// Acquires the lock if it is reserved. For a thread that was parked.

@@ -5,7 +5,7 @@
 //! Like the paper's lock, this is a ticket lock. "If the current number [of requesters] is
 //! estimated to be larger than zero, a newly arriving requester will enter into the power-saving
 //! state"; this lock counts the waiters ahead of it. The paper does not say whether such a
-//! requester has drawn a ticket, nor whether the holder counts. Locks that read it otherwise
+//! requester has drawn a ticket, nor whether the holder counts. Locks for other readings
 //! collapse further (docs/evaluation/simulated.md, "The requester-based lock").
 //!
 //! The paper's requesters wait with `monitor` and `mwait`, which are privileged. A user-space

@@ -215,8 +215,8 @@ impl<P: Primitive> RwWord<P> {
         turn: &mut impl Turn,
         mut acquire: impl FnMut() -> bool,
     ) -> Outcome {
-        // A writer may sleep for load if another thread contends. A reader that this writer, even
-        // asleep, keeps out is none.
+        // A writer may sleep for load if another thread contends. A `ReadAfterWriters` reader does
+        // not count as a contender: a waiting writer keeps it out, even while the writer sleeps.
         let counted = if share == Share::ReadAfterWriters { 0 } else { ONE_POLLER };
         let pollers = self.waiting.fetch_add(counted, Relaxed) / ONE_POLLER;
         let first = BACKOFF_NS.0.max(u64::from(pollers) * PER_POLLER_NS).min(BACKOFF_NS.1);

@@ -34,8 +34,8 @@ use crate::primitive::{Atomic, AtomicInt, Primitive};
 /// Slots of a row. With the two counts, they fill a cache line.
 const COLUMNS: usize = 7;
 
-/// Readings beside other readers, of any lock, until the thread may set a bias, for which it reads
-/// the clock. One in a model, which explores short executions.
+/// Number of readings beside other readers, of any lock, after which a thread may set a bias: only
+/// then does it read the clock. One in a model, which explores short executions.
 const OVERLAPS: u32 = if cfg!(loom) { 1 } else { 16 };
 
 /// Never a bit of a lock's address.
@@ -147,8 +147,8 @@ pub trait VisibleReaders: Primitive {
         None
     }
 
-    /// Every row that a thread has. A row that [`own_row`](Self::own_row) has returned before a
-    /// `SeqCst` operation is in every later result in their total order.
+    /// Every row that a thread has. If [`own_row`](Self::own_row) returned a row before a `SeqCst`
+    /// operation, a call after this operation, in their total order, returns the row.
     fn rows() -> &'static [Row<Self>] {
         &[]
     }

@@ -52,7 +52,7 @@ impl<P: Primitive> Word<P> {
         self.is_reserved() && self.0.compare_exchange(RESERVED, HELD, Acquire, Relaxed).is_ok()
     }
 
-    /// Has the release of a held lock reserve it.
+    /// Makes the release of a held lock reserve it.
     pub(super) fn reserve(&self) {
         let held = |seen: u32| (seen & HELD != 0).then_some(seen | RESERVED);
         let _ = self.0.modify(Relaxed, Relaxed, held);

@@ -16,8 +16,8 @@ const PORTION_NS: u64 = 50_000;
 /// leave the lock to threads that run.
 pub(super) const OVERTAKEN_NS: u64 = if cfg!(loom) { 0 } else { 10_000_000 };
 
-/// Sections with a longer mean time per acquisition are long. A waiter polls through shorter ones,
-/// and waking one would leave the lock idle for several of them.
+/// Sections with a longer mean time per acquisition are long. A waiter polls through short
+/// sections, and a reserved lock would be idle for several of them while its waiter wakes.
 const LONG_SECTION_NS: u64 = 50_000;
 
 /// State of a thread that outlives a wait. All zeroes in a new thread.
@@ -54,8 +54,8 @@ pub struct ThreadState {
     /// Whether the thread's next wait parks at once under [load control](super::control). Other
     /// load managers ignore this.
     pub parks_at_once: bool,
-    /// Number of next waits for events after which the thread does not
-    /// [yield](super::event::give_way).
+    /// Number of further waits for events after which the thread parks at the lock instead of
+    /// [yielding](super::event::give_way).
     pub parks: u32,
 }
 
@@ -120,7 +120,7 @@ pub trait Context: Copy {
         let _ = ns;
     }
 
-    /// For how many nanoseconds the calling thread's wait polls before it parks, if the lock has a
+    /// Polling time of the calling thread's wait before it parks, in nanoseconds, if the lock has a
     /// bound of its own ([park](super::park)).
     #[doc(hidden)]
     #[inline(always)]
@@ -209,9 +209,9 @@ impl<X: Context> Wait<'_, X> {
     /// acquired the lock meanwhile.
     ///
     /// Until a parked waiter wakes, the last holder may have taken the lock again. If sections are
-    /// longer than the waiter polls, this would repeat with each release. So a thread that parks
-    /// again after [`OVERTAKEN_NS`] has the next release reserve the lock for the waiter that it
-    /// wakes, and that waiter does the same for the next one.
+    /// longer than the waiter polls, this would repeat with each release. So if a thread parks
+    /// again after [`OVERTAKEN_NS`], the next release reserves the lock for the waiter that it
+    /// wakes. This waiter's own release then does the same.
     pub fn park(&self) -> bool {
         if self.lock.can_reserve() && self.is_overtaken() {
             self.reserve();
@@ -225,8 +225,8 @@ impl<X: Context> Wait<'_, X> {
         true
     }
 
-    /// Whether the thread has parked before in this wait, the wait is long, and sections since that
-    /// park are.
+    /// Whether the thread has parked before in this wait, and both the wait and the sections since
+    /// the first park are long.
     fn is_overtaken(&self) -> bool {
         let (now, acquisitions) = (X::Machine::now(), self.lock.watched_acquisitions());
         let parked = self.parked.replace(self.parked.get().or(Some((now, acquisitions))));

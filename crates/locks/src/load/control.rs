@@ -66,11 +66,11 @@ pub(super) const CONTENTION_NS: u64 = 20_000;
 /// at most 1 % of the wait.
 pub(super) const LONG_WAIT_NS: u64 = 1_000_000;
 
-/// Polling time without an acquisition of the lock after which the waiter parks; twice as long if
-/// acquisitions are counted on request. A parked waiter costs its releaser a few microseconds.
-/// (Chromium, 2 workers on 2 processors beside other processes of its own: .88 of libc's rate
-/// without this bound. `unconvoy::Mutex`, 8 threads with pauses of 10 us: .975 of parking_lot's
-/// rate without it, .99 with it.)
+/// After this polling time without an acquisition of the lock, the waiter parks; after twice this
+/// time if acquisitions are counted on request. A parked waiter costs its releaser a few
+/// microseconds. (Chromium, 2 workers on 2 processors beside other processes of its own: .88 of
+/// libc's rate without this bound. `unconvoy::Mutex`, 8 threads with pauses of 10 us: .975 of
+/// parking_lot's rate without it, .99 with it.)
 const NO_PROGRESS_NS: u64 = 20_000;
 
 /// Shorter waits never sleep for load: the holder runs. Without this bound, threads that briefly
@@ -82,7 +82,7 @@ const SHORT_WAIT_NS: u64 = 20_000;
 /// How long a thread that has slept passes checkpoints without another sleep: some hand-overs.
 const GRACE_NS: u64 = 500_000;
 
-/// How long a thread does not sleep for load in further waits for a lock where others needed it:
+/// For this time, a thread that others needed does not sleep for load in waits for the same lock:
 /// the longest sleep. (`unconvoy bench nested`, 2 threads on 2 processors: the 99th percentile of
 /// the time inside the outer lock is 2.8 ms without this time and .38 ms with it. With 1 s, shares
 /// of the throughput become uneven.)
@@ -94,8 +94,8 @@ const NEEDED_NS: u64 = 100_000_000;
 /// every 50 us, and .93 with one every 200 us).
 pub(super) const YIELD_EVERY_NS: u64 = 200_000;
 
-/// Records that others need `thread`, the caller, during this wait: it holds another lock. For a
-/// thread that was pinned when it wanted to sleep, or woken because of it.
+/// Records that others need `thread`, the caller, during this wait, because it holds another lock.
+/// Called when a pin has kept the thread from sleeping, or has woken it.
 #[cold]
 fn record_need<X: Context>(wait: &Wait<'_, X>, thread: u32, now: u64) {
     if !wait.process.control().pinned.is_for_other_lock(thread, wait.key()) {
@@ -280,7 +280,7 @@ impl<R: Rules> Waiter<R> {
         is_needed
     }
 
-    /// A claim in exchange for the longest sleeper's if one is due, else one of a free slot.
+    /// Claims a slot in exchange for the longest sleeper's if one is due, else a free slot.
     #[inline]
     fn find_claim<X: Context>(&mut self, process: X, now: u64) -> Option<Claim> {
         let control = process.control();

@@ -80,14 +80,14 @@ pub fn poll<X: Context>(
     done.then_some(now)
 }
 
-/// Lets another thread release its lock, for a thread that was woken inside that thread's critical
-/// section, perhaps on the same processor, and waits for the lock next.
+/// Lets the signaller release its lock. Called by a thread that was woken inside the signaller's
+/// critical section, perhaps on the same processor, and takes the lock next.
 ///
-/// A yield suffices if the other thread soon waits for something itself. If that thread runs on
-/// after its release, the yield takes long, and this thread's next waits park at once: the release
-/// then wakes it. (CPython, 8 threads on 2 processors, relative to libc: .89 if the woken thread
-/// polls, .96 if it yields, 1.02 if it parks, 1.03 by this rule. A queue with 16 producers and
-/// consumers: 2.0, 2.3, 1.5 and 2.2.)
+/// A yield suffices if the signaller soon waits for something itself. If the signaller runs on
+/// after its release, the yield takes long. Then the woken thread parks at once in its next waits,
+/// and the release wakes it. (CPython, 8 threads on 2 processors, relative to libc: .89 if the
+/// woken thread polls, .96 if it yields, 1.02 if it parks, 1.03 by this rule. A queue with 16
+/// producers and consumers, in this order: 2.0, 2.3, 1.5 and 2.2.)
 #[cold]
 pub fn give_way<X: Context>(process: X) {
     let state = process.thread_state();

@@ -26,9 +26,9 @@ const FREE_SCORE: u32 = 2;
 const MAX_SCORE: u32 = 12;
 
 /// Points that a long wait adds to the score; a short one takes off 1. So a place polls while more
-/// than two thirds of its waits are short. (CPython, 2 threads on 2 processors, a third of whose
-/// waits are short: .93 of libc's rate if a place polls while more than a third are, .98 by this
-/// rule, and 1.0 without polls.)
+/// than two thirds of its waits are short. (CPython, 2 threads on 2 processors, with a third of the
+/// waits short: .93 of libc's rate if more than a third must be short, .98 with two thirds, and 1.0
+/// without polls.)
 const LONG_POINTS: u32 = 2;
 
 /// The history of the waits at one place. Fits in 32 bits; 0 stands for no waits.

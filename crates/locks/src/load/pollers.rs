@@ -20,8 +20,8 @@ const PORTION_NS: u64 = 50_000;
 /// controller takes less than that.
 const DENSE_NS: u64 = 100 * PORTION_NS;
 
-/// A thread that polls for its signal goes on sooner than one that sleeps, and could go on many
-/// times meanwhile. So at this interval a release wakes all waiters that its thread has signalled.
+/// At this interval, a release wakes all waiters that its thread has signalled. Otherwise threads
+/// that poll for their signals could go on many times while a signalled sleeper waits to be woken.
 /// (LevelDB's writes on 2 processors, Jain's index over half a second, without and with this rule:
 /// .80 and .91 with 16 threads, .56 and .81 with 32; throughput 1.04 and 1.00 times. An interval of
 /// 500 us gives .87 with 32 threads, and .86 times the throughput.)
@@ -87,9 +87,9 @@ impl<P: Primitive> Pollers<P> {
         self.polling.fetch_sub(1, Relaxed);
     }
 
-    /// Number of requeued threads to wake at once, of which the caller has signalled this many: one
-    /// for each processor that neither a thread nor a poller wants, at least one, and at times all.
-    /// After a [`BROADCAST`], the number depends on the processors alone.
+    /// Number of requeued threads to wake at once: one for each processor that neither a thread nor
+    /// a poller wants, but at least one, and every [`ALL_EVERY_NS`] all that the caller has
+    /// `signalled`. After a [`BROADCAST`], the number depends on the processors alone.
     pub(crate) fn wakeable(&self, signalled: u32, now: u64) -> u32 {
         if signalled == BROADCAST {
             return AWAKE_PER_PROCESSOR * self.processors.load(Relaxed).max(1);

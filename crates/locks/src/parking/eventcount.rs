@@ -42,8 +42,8 @@ pub trait WaitedLock {
     fn can_reserve(&self) -> bool {
         false
     }
-    /// Has the next release reserve the lock for a waiter that it wakes, for a bounded time, if the
-    /// lock is held and can be reserved.
+    /// If the lock is held and can be reserved, makes the next release reserve it for the waiter
+    /// that the release wakes, for a bounded time.
     fn reserve(&self) {}
     /// Acquires the lock if it is reserved.
     fn take_reserved(&self) -> bool {
@@ -54,8 +54,8 @@ pub trait WaitedLock {
         None
     }
 
-    /// Sleeps until a holder releases the lock that [`set_parked_bit`](Self::set_parked_bit) does
-    /// not know of, or until `deadline`. May return at any time, and by default does so at once.
+    /// Sleeps until the release of a holder that [`set_parked_bit`](Self::set_parked_bit) does not
+    /// know of, or until `deadline`. May return at any time, and by default does so at once.
     fn sleep_on_holder(&self, deadline: Option<u64>) {
         let _ = deadline;
     }

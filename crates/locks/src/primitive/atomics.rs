@@ -73,9 +73,8 @@ pub trait Atomics: Sized + Send + Sync + 'static {
     /// A memory fence.
     fn fence(order: Ordering);
 
-    /// Stands between a `SeqCst` write and a later `SeqCst` load of another cell. Needed by a
-    /// machine whose `SeqCst` accesses are weaker than the language's, as loom's are; others do
-    /// nothing.
+    /// Orders a `SeqCst` write before a later `SeqCst` load of another cell, on a machine whose
+    /// `SeqCst` accesses are weaker than the language's, as loom's are. Does nothing on others.
     #[inline(always)]
     fn order_seq_cst() {}
 

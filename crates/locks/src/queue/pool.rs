@@ -78,8 +78,8 @@ impl Pool {
         let first = self.stripe();
         let others = self.stripes.iter().filter(|&other| !ptr::eq(other, first));
         loop {
-            // Another thread may have returned the nodes that this one took, to its own stripe. So
-            // other stripes come before a new chunk, or the pool would grow with every such return.
+            // Another thread may have returned this thread's nodes, to its own stripe. So look in
+            // the other stripes before a new chunk, or the pool would grow with every such return.
             let node = self
                 .pop(first)
                 .or_else(|| others.clone().find_map(|stripe| self.pop(stripe)))
@@ -215,7 +215,7 @@ mod tests {
         static POOL: Pool = Pool::new();
         const ROUNDS: usize = 32;
         std::thread::scope(|scope| {
-            // Of several threads, at least one has another stripe than this thread.
+            // At least one of these threads has another stripe than the thread that takes.
             for _ in 0..8 {
                 let (send, receive) = sync_channel::<usize>(1);
                 scope.spawn(move || {

@@ -9,8 +9,8 @@
 //! | `REFUSED` | no controller can start: waiters spin and park, and none sleeps in a slot |
 //!
 //! **Invariant 1.** Only the thread that changed `NONE` to `RUNNING` starts a controller. That
-//! controller changes the state back as its last action; so does the thread if it cannot start it,
-//! and the child of a `fork`.
+//! controller changes the state back as its last action. The thread changes it back if it cannot
+//! start the controller, and so does the child of a `fork`.
 
 #[cfg(not(tsan))]
 use core::ffi::{c_int, c_void};

@@ -12,8 +12,8 @@ use super::thread_state;
 use crate::contention::visible::{Row, VisibleReaders};
 use crate::primitive::{Generation as _, Native};
 
-/// More rows than most machines have processors: 16 KiB, of which untouched pages take no memory.
-/// Threads beyond this number share rows.
+/// Number of rows, more than most machines have processors. They have 16 KiB, of which untouched
+/// pages take no memory. Threads beyond this number share rows.
 const ROWS: usize = 256;
 
 /// All zeroes, so that the table is in `.bss`.

@@ -94,7 +94,7 @@ fn is_for_messages() -> bool {
 /// Signals that a write raises in its thread: a pipe without a reader, a file beyond its limit.
 const RAISED_BY_WRITES: u64 = 1 << (libc::SIGPIPE - 1) | 1 << (libc::SIGXFSZ - 1);
 
-/// Calls `write`, and keeps a signal that it raises from the program, which it would end.
+/// Calls `write`, and discards a signal that the write raises: the signal would end the program.
 pub fn without_signals<T, E>(write: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     const SIZE: usize = size_of::<u64>();
     let (mask, at_once) = (RAISED_BY_WRITES, [0_u64; 2]);

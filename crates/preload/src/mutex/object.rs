@@ -149,7 +149,7 @@ impl Mutex {
         self.state.of()
     }
 
-    /// Takes the state of a mutex that the default pair serves, if no wait is due.
+    /// Acquires the state of a mutex that the default pair serves, if that needs no wait.
     #[inline(always)]
     pub(super) fn take_default(&self) -> bool {
         let state = self.default_state();
@@ -238,8 +238,9 @@ impl Mutex {
         Observed { kind: profile::Kind::Mutex, address: self.address(), is_read: false }
     }
 
-    /// Whether libc's unlock releases this mutex of libc's: it fails if the caller is not the owner
-    /// that the mutex has to have, and the inner unlocks of a recursive mutex release nothing.
+    /// Whether libc's unlock releases this mutex of libc's. The unlock fails if the mutex checks
+    /// its owner and the caller is another thread. Inner unlocks of a recursive mutex release
+    /// nothing.
     #[inline]
     pub(crate) fn is_released_by_unlock(&self) -> bool {
         let is_mine = || {

@@ -92,7 +92,8 @@ pub(crate) fn restore_parked_bit(mutex: &Mutex) {
     }
 }
 
-/// Before a thread that was woken inside a critical section of the mutex takes the mutex.
+/// Lets the holder release the mutex. Called by a thread that was woken inside a critical section
+/// of the mutex, and takes the mutex next.
 pub(crate) fn give_way(mutex: &Mutex) {
     if !mutex.is_libcs() && (mutex.pair().is_locked)(mutex.words()) {
         event::give_way(Native::context());

@@ -1,7 +1,7 @@
 //! The classes of the metrics: a lock's kind, and its place in the program.
 //!
 //! The look-up of a place searches a file's symbols, which takes milliseconds, and a table has
-//! thousands of locks. One writing of the file therefore looks up at most [`LOOK_UPS`] places. A
+//! thousands of locks. Each write of the file therefore looks up at most [`LOOK_UPS`] places. A
 //! lock joins a known class without a look-up if it lies in that class's variable, or if its first
 //! wait had the stack of an earlier lock that is not static. A lock that finds no look-up left
 //! stays in the class of all others.
@@ -30,7 +30,7 @@ const OTHER: u8 = CLASSES as u8 + 1;
 /// Longest label of a class.
 const LABEL: usize = 120;
 
-/// Most look-ups in one writing. They take less than a second in a large program.
+/// Most look-ups in one write of the file. They take less than a second in a large program.
 const LOOK_UPS: usize = 64;
 
 /// Number of each lock's class plus one; 0 if it has none yet.
@@ -48,10 +48,10 @@ pub(super) struct Class {
 pub(super) struct Classes {
     count: usize,
     all: [Class; CLASSES],
-    /// By the number of a stack: the number plus one of the class of the locks that are not static
-    /// and first waited there; 0 if none is known.
+    /// For each stack, the class of the locks that are not static and whose first wait was there:
+    /// its number plus one, or 0 if no such lock is known.
     of_stacks: [u8; STACKS + 1],
-    /// Look-ups that this writing may still make.
+    /// Look-ups that are left for this write of the file.
     look_ups: usize,
 }
 
@@ -70,10 +70,10 @@ impl Classes {
         &self.all[..self.count]
     }
 
-    /// Begins a writing.
+    /// Begins a write of the file.
     pub(super) fn begin(&mut self) {
         self.look_ups = LOOK_UPS;
-        // The classes of a process whose locks have none are its parent's.
+        // If no lock has a class, all classes are those of the parent process.
         if CLASS_OF.iter().all(|class| class.load(Relaxed) == 0) {
             self.count = 0;
             self.of_stacks.fill(0);
@@ -93,8 +93,8 @@ impl Classes {
         usize::from(number) - 1
     }
 
-    /// The number plus one of the class of a lock at this address, which has none yet, by the stack
-    /// of its first wait. `look_up` finds its place.
+    /// Chooses the class of a lock that has none, from its address and the stack of its first wait.
+    /// Returns the class's number plus one. `look_up` finds the lock's place.
     fn choose(
         &mut self,
         kind: u32,
@@ -152,7 +152,7 @@ mod tests {
     const MUTEX: u32 = 1;
     const RWLOCK: u32 = 2;
 
-    /// Classes at the begin of a writing.
+    /// Classes at the beginning of a write of the file.
     fn classes() -> Box<Classes> {
         let mut classes = Box::new(Classes::new());
         classes.begin();

@@ -55,6 +55,32 @@ fn lock_intensive_task_is_confined_and_forgotten_at_its_end() {
 }
 
 #[test]
+fn order_for_a_thread_that_executed_a_program_has_its_new_id() {
+    let mut all = scheduler();
+    let first = all.bound();
+    process(&mut all, slice(1, 5, 0.5, first, false));
+    process(&mut all, Record { tid: 7, ..slice(1, 0, 0.5, first, true) });
+    assert_eq!(all.tasks().map(|known| known.tid).collect::<Vec<_>>(), [7]);
+    let order = Order::Update { task: 1, tid: 7, is_special: true, passes_on: false };
+    assert_eq!(all.all(), [order]);
+}
+
+#[test]
+fn share_of_a_new_task_is_that_of_its_slices() {
+    let mut all = scheduler();
+    let first = all.bound();
+    let mut share_after = |waited| {
+        process(&mut all, slice(1, 5, waited, first, false));
+        all.tasks().next().unwrap().share
+    };
+    assert_eq!([share_after(0.5), share_after(0.25)], [0.5, 0.375]);
+    for _ in 0..100 {
+        share_after(0.75);
+    }
+    assert!((share_after(0.75) - 0.75).abs() < 0.01, "the first slices count less and less");
+}
+
+#[test]
 fn slice_under_another_bound_does_not_vote() {
     let mut all = scheduler();
     let first = all.bound();

@@ -24,8 +24,8 @@
  *    nothing. Waits nest: a mutex contains a spin lock, and an interrupt may need one during a
  *    wait. Only the outermost wait counts; it ends when the task acquires its lock. The kernel
  *    skips a traced program that would nest in itself, so an end can be missed. A wait whose end
- *    was missed is discarded: at the task's next switch if waiters for that kind of lock never
- *    sleep, and otherwise when the task waits for another lock.
+ *    was missed is discarded: when the task's slice or run ends if waiters for that kind of lock
+ *    never sleep, and otherwise when the task waits for another lock.
  *
  * 4. Records. A slice goes to the policy if it or the one before was above the threshold, since the
  *    task may have become lock-intensive. Each slice of a task in the set goes to the policy, too,
@@ -43,8 +43,8 @@
  *
  *      queue       tasks                                  cores that serve it
  *      SET         of the set                             those of the set
- *      REST + m    ordinary, may run anywhere             outside the set; any if SET is empty
- *      SOME + m    with a mask that excludes cores        those in the mask
+ *      REST + m    ordinary, may run anywhere             outside the set; idle ones of the set
+ *      SOME + m    with a mask that excludes online cores those in the mask
  *      PINNED + n  that may run only on processor n       n
  *
  *    One queue for the whole set balances the set within itself (section 3.4), and the set spans
@@ -58,9 +58,10 @@
  *    A core serves its kinds of queues in rotation, so that none starves behind another; if the set
  *    covers all cores, the rotation includes REST. Each queue is first in, first out.
  *
- * 7. Borrowed cores. Unlike in the paper, an idle core of the set runs ordinary tasks. A task of
- *    the set that wakes up takes the core back at once. Tasks of the set never borrow other cores:
- *    the set is small on purpose.
+ * 7. Borrowed cores. Unlike in the paper, an idle core of the set runs ordinary tasks. A core is
+ *    idle if SET is empty and no task of the set wants to continue on the core. A task of the set
+ *    that wakes up takes the core back at once. Tasks of the set never borrow other cores: the set
+ *    is small on purpose.
  *
  * 8. Affinity. A task whose mask includes the first core can stay in a set of any size, so the set
  *    confines it. A task whose mask excludes the first core is scheduled by its mask alone (SOME),
@@ -151,6 +152,7 @@ __s32 BPF_PROG(unconvoy_init)
 
 	if (cpus > MAX_CPUS)
 		return -22;
+	possible = cpus;
 	error = scx_bpf_create_dsq(SET, -1);
 	if (error)
 		return error;

@@ -176,15 +176,16 @@ void BPF_PROG(unconvoy_enqueue, struct task_struct *p, __u64 flags)
 SEC("struct_ops/dispatch")
 void BPF_PROG(unconvoy_dispatch, __s32 cpu, struct task_struct *prev)
 {
-	struct known *known;
+	bool is_runnable = prev && prev->scx.flags & KERNELS(scx_ent_flags, SCX_TASK_QUEUED);
+	struct known *known = is_runnable ? known_of(prev) : 0;
+	bool is_of_set = known && queue_of(prev, known) == SET;
 
-	if (take_turns(cpu) || !prev ||
-	    !(prev->scx.flags & KERNELS(scx_ent_flags, SCX_TASK_QUEUED)))
+	/* A core is not idle while its own task of the set wants to continue (7). */
+	if (take_turns(cpu, !is_of_set) || !is_runnable)
 		return;
-	known = known_of(prev);
 	if (known) {
 		end_slice(prev, known);
-		if (queue_of(prev, known) == SET && !in_set(cpu))
+		if (is_of_set && !in_set(cpu))
 			return; /* the kernel passes prev to enqueue() */
 		record_running(prev, known, cpu);
 	}

@@ -33,6 +33,25 @@ __u64 rest[MAX_NODES][8]; /* a cache line per node */
 __u64 some[MAX_NODES][8];
 __u32 pinned[MAX_CPUS];
 
+/* At least the number of processors that may ever be online; set by unconvoy_init(). */
+__u32 possible = 0;
+
+/* Whether a task may run on every online processor. A mask may include offline ones, too. */
+static __always_inline bool may_run_anywhere(struct task_struct *p)
+{
+	const struct cpumask *online;
+	bool result;
+
+	if (p->nr_cpus_allowed < (int)processors)
+		return false;
+	if (p->nr_cpus_allowed >= (int)possible)
+		return true;
+	online = scx_bpf_get_online_cpumask();
+	result = bpf_cpumask_subset(online, p->cpus_ptr);
+	scx_bpf_put_cpumask(online);
+	return result;
+}
+
 /*
  * Kind of queue that a task belongs to. An ending task stays on its processor: the kernel no longer
  * asks where to run it.
@@ -47,7 +66,7 @@ static __always_inline __u32 queue_of(struct task_struct *p, struct known *known
 		return PINNED;
 	if (known->is_special && bpf_cpumask_test_cpu(cpu_at(0), p->cpus_ptr))
 		return SET;
-	return p->nr_cpus_allowed < (int)processors ? SOME : REST;
+	return may_run_anywhere(p) ? REST : SOME;
 }
 
 /* The REST or SOME queue for a task that ran on processor `cpu`. */
@@ -175,8 +194,11 @@ __noinline int take_near(__u32 kind, __s32 cpu)
 	return taken;
 }
 
-/* Moves the next task to the processor. Returns whether there was one. */
-static __always_inline bool take_turns(__s32 cpu)
+/*
+ * Moves the next task to the processor. Returns whether there was one. With `may_lend`, a processor
+ * of the set may run an ordinary task.
+ */
+static __always_inline bool take_turns(__s32 cpu, bool may_lend)
 {
 	__u32 bound = bound_of(set);
 	bool inside = rank(cpu) < bound;
@@ -196,7 +218,7 @@ static __always_inline bool take_turns(__s32 cpu)
 		if (which == 3 && inside && bound >= processors && take_near(REST, cpu))
 			return true;
 	}
-	if (inside && take_near(REST, cpu)) {
+	if (inside && may_lend && take_near(REST, cpu)) {
 		struct totals *sum = sums();
 
 		if (sum)

@@ -73,11 +73,14 @@ static __always_inline void end_slice(struct task_struct *p, struct known *known
 	__u32 waited = known->waits;
 	struct totals *sum;
 
-	if (known->since) {
+	if (known->since && may_sleep(known->kind)) {
 		__u64 now = bpf_ktime_get_ns();
 
 		add_wait(known, now);
 		known->since = now;
+	} else {
+		/* A waiter that never sleeps cannot switch: the end of its wait was missed (3). */
+		known->since = 0;
 	}
 	if (ran_ns < SHORTEST_NS)
 		return;

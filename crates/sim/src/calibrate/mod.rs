@@ -329,6 +329,7 @@ fn machine(
         };
         *place = value;
     }
+    machine.memory.hit_ns = machine.memory.hit_ns.max(1);
     let scheduler = &mut machine.scheduler;
     scheduler.tick_ns = scheduler.tick_ns.max(1);
     scheduler.slice_ns = scheduler.slice_ns.max(1);

@@ -106,7 +106,9 @@ impl Bump {
         let strayed = awake.iter().rposition(|(_, count)| count.abs_diff(expected) > tolerance);
         let stable_at =
             strayed.map_or(Some(0), |last| (last + 1 < awake.len()).then_some(last + 1));
-        Reaction { from, to, first_ns, converged_ns: stable_at.map(|place| awake[place].0), awake }
+        // The setter may come so late that no sample follows.
+        let converged_ns = stable_at.and_then(|place| awake.get(place)).map(|sample| sample.0);
+        Reaction { from, to, first_ns, converged_ns, awake }
     }
 }
 
@@ -131,4 +133,29 @@ pub(super) fn watch(
         counts.push((time, simulation.runnable(process)));
     }
     Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presets;
+
+    #[test]
+    fn change_without_samples_has_no_reaction() {
+        let bump = Bump {
+            machine: presets::named("niagara2-64").expect("a preset"),
+            workload: workload::counter(60, 1_000, 0),
+            lock: "tpmcs+control".to_string(),
+            threads: 64,
+            targets: vec![8],
+            hold_ns: 100_000,
+            seed: 1,
+        };
+        let counts = [(190_000, 64), (195_000, 64)];
+        let late = bump.reaction(0, 8, 199_000, &counts);
+        assert_eq!((late.first_ns, late.converged_ns, late.awake), (None, None, Vec::new()));
+        let counts = [(100_000, 64), (105_000, 60), (110_000, 56)];
+        let reaction = bump.reaction(0, 8, 100_000, &counts);
+        assert_eq!((reaction.first_ns, reaction.converged_ns), (Some(5_000), Some(10_000)));
+    }
 }

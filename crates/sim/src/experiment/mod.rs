@@ -9,6 +9,7 @@ mod replay;
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::{Outcome, Point, Scheduling, Stop, simulate, simulate_under};
+use crate::workload::validation::THREADS;
 
 pub use bump::{Bump, Reaction};
 pub use interference::Shares;
@@ -92,6 +93,19 @@ impl Task {
             }
             Task::Predicted(predicted) => Ok(Measured::Projection(predicted.run(stop)?)),
             Task::Replay(replay) => Ok(Measured::Replayed(replay.run(stop)?)),
+        }
+    }
+
+    /// Number of simulated threads, without controllers.
+    pub fn threads(&self) -> u32 {
+        match self {
+            Task::Point(point) | Task::Scheduled(point, _) | Task::Watched(point, ..) => {
+                point.threads
+            }
+            Task::Beside(point, _, others) => point.threads + others,
+            Task::Bump(bump) => bump.threads,
+            Task::Predicted(_) => THREADS,
+            Task::Replay(replay) => replay.machine.topology.contexts() as u32,
         }
     }
 

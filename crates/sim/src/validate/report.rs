@@ -22,6 +22,16 @@ fn percent(part: f64) -> String {
     if part.abs() < 1000.0 { format!("{:.0} %", 100.0 * part) } else { "> 100,000 %".to_string() }
 }
 
+/// Whether a goal is reached, if it is about any row or point.
+fn reached(is_judged: bool, holds: bool) -> String {
+    match (is_judged, holds) {
+        (false, _) => "not judged",
+        (true, true) => "yes",
+        (true, false) => "NO",
+    }
+    .to_string()
+}
+
 fn errors<K: Display>(what: &str, errors: &BTreeMap<K, f64>) -> String {
     let mut rows: Vec<(&K, f64)> = errors.iter().map(|(key, &error)| (key, error)).collect();
     rows.sort_by(|one, other| one.1.total_cmp(&other.1));
@@ -115,13 +125,11 @@ impl Report<'_> {
         ];
         let row = |(what, value, goal, holds): (&str, f64, &str, bool)| {
             let verdict = if goal.is_empty() {
-                ""
-            } else if holds {
-                "yes"
+                String::new()
             } else {
-                "NO"
+                reached(verdict.rows != 0, holds)
             };
-            vec![what.to_string(), percent(value), goal.to_string(), verdict.to_string()]
+            vec![what.to_string(), percent(value), goal.to_string(), verdict]
         };
         text.push_str(&table(&["", "", "goal", "reached"], goals.into_iter().map(row).collect()));
         let _ = write!(
@@ -188,31 +196,31 @@ impl Report<'_> {
     /// the rows that the machine does not repeat.
     fn tail_markdown(&self) -> String {
         let tail = &self.tail;
-        let yes = |holds: bool| if holds { "yes" } else { "NO" }.to_string();
+        let has_rows = tail.rows != 0;
         let goals = vec![
             vec![
                 "median error".to_string(),
                 percent(tail.median_error),
                 format!("{} or less", percent(MEDIAN_GOAL)),
-                yes(tail.median_error <= MEDIAN_GOAL),
+                reached(has_rows, tail.median_error <= MEDIAN_GOAL),
             ],
             vec![
                 "90th percentile of the errors".to_string(),
                 percent(tail.percentile_90),
                 format!("{} or less", percent(PERCENTILE_GOAL)),
-                yes(tail.percentile_90 <= PERCENTILE_GOAL),
+                reached(has_rows, tail.percentile_90 <= PERCENTILE_GOAL),
             ],
             vec![
                 format!("rows off by more than {FACTOR_GOAL} times"),
                 tail.far_off.to_string(),
                 "0".to_string(),
-                yes(tail.far_off == 0),
+                reached(has_rows, tail.far_off == 0),
             ],
             vec![
                 "rank correlation of the locks".to_string(),
-                format!("{:.2}", tail.rank_correlation),
+                tail.rank_correlation.map_or("-".to_string(), |found| format!("{found:.2}")),
                 format!("{RANK_GOAL} or more"),
-                yes(tail.rank_correlation >= RANK_GOAL),
+                reached(tail.rank_correlation.is_some(), tail.rank_correlation >= Some(RANK_GOAL)),
             ],
         ];
         let mut text = format!(

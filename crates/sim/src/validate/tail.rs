@@ -61,8 +61,9 @@ pub struct Tail {
     pub worst_factor: f64,
     /// Number of the other rows whose simulation is off by more than [`FACTOR_GOAL`] from each run.
     pub unrepeated_far_off: usize,
-    /// The median rank correlation of the locks, over the repeated points.
-    pub rank_correlation: f64,
+    /// The median rank correlation of the locks, over the repeated points; `None` without such
+    /// points.
+    pub rank_correlation: Option<f64>,
     /// The order of the locks, by point.
     pub ranks: Vec<Ranks>,
 }
@@ -169,7 +170,7 @@ pub(super) fn tail(rows: &[Compared]) -> Tail {
         far_off: factors().filter(|&factor| factor > FACTOR_GOAL).count(),
         worst_factor: factors().fold(1.0, f64::max),
         unrepeated_far_off: others.iter().filter(|row| factor_to_runs(row) > FACTOR_GOAL).count(),
-        rank_correlation: Spread::of(of_repeated).map_or(1.0, |spread| spread.median),
+        rank_correlation: Spread::of(of_repeated).map(|spread| spread.median),
         ranks,
     }
 }
@@ -197,6 +198,7 @@ mod tests {
         assert_eq!((tail.far_off, tail.unrepeated_far_off), (1, 1));
         assert!((tail.worst_factor - 5.0).abs() < 1e-9 && tail.percentile_90 == 0.8, "{tail:?}");
         assert!((tail.median_error - 0.45).abs() < 1e-9, "{tail:?}");
+        assert_eq!(tail.rank_correlation, None, "the rounds disagree on the order");
     }
 
     #[test]

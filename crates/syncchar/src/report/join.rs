@@ -25,26 +25,7 @@ impl Report {
         // Ordered, so that sums are reproducible.
         let mut times: BTreeMap<u32, LockTimes> = times.into_iter().collect();
         let all_held: f64 = times.values().map(|times| times.held).sum();
-        let mut remarks = Vec::new();
-        let cut_short = locks.iter().filter(|lock| lock.cut_short > 0.0).count();
-        if cut_short > 0 {
-            remarks.push(messages::sets_cut_short(cut_short));
-        }
-        let partial =
-            |lock: &&LockAnalysis| lock.estimates.iter().any(|estimates| estimates.partial);
-        let partial = locks.iter().filter(partial).count();
-        if partial > 0 {
-            remarks.push(messages::windows_not_filled(partial));
-        }
-        let unknown = |lock: &&LockAnalysis| lock.estimates.iter().any(|it| !it.is_measured());
-        let unknown = locks.iter().filter(unknown).count();
-        if unknown > 0 {
-            let processors = options.processors.iter().copied().max().unwrap_or(1);
-            remarks.push(messages::too_few_threads(unknown, processors));
-        }
-        if locks.is_empty() {
-            remarks.push(messages::no_sections().into());
-        }
+        let mut remarks = limitations(&locks, options);
         let mut locks: Vec<LockReport> = locks
             .into_iter()
             .map(|analysis| LockReport::new(analysis, run.seconds, &mut times, names))
@@ -64,6 +45,10 @@ impl Report {
                 .then_with(by_sections)
                 .then(a.analysis.lock.cmp(&b.analysis.lock))
         });
+        let mut shared = locks.iter().filter(|lock| names.admits_readers(lock.analysis.lock));
+        if let Some(longest) = shared.next() {
+            remarks.push(messages::readers_run_at_once(&longest.name, shared.count()));
+        }
         let mut words = BTreeMap::new();
         let mut places = BTreeMap::new();
         for analysis in locks.iter().map(|lock| &lock.analysis) {
@@ -97,6 +82,30 @@ impl Report {
             remarks,
         }
     }
+}
+
+/// What limits the estimates, one sentence each.
+fn limitations(locks: &[LockAnalysis], options: &Options) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let cut_short = locks.iter().filter(|lock| lock.cut_short > 0.0).count();
+    if cut_short > 0 {
+        remarks.push(messages::sets_cut_short(cut_short));
+    }
+    let partial = |lock: &&LockAnalysis| lock.estimates.iter().any(|estimates| estimates.partial);
+    let partial = locks.iter().filter(partial).count();
+    if partial > 0 {
+        remarks.push(messages::windows_not_filled(partial));
+    }
+    let unknown = |lock: &&LockAnalysis| lock.estimates.iter().any(|it| !it.is_measured());
+    let unknown = locks.iter().filter(unknown).count();
+    if unknown > 0 {
+        let processors = options.processors.iter().copied().max().unwrap_or(1);
+        remarks.push(messages::too_few_threads(unknown, processors));
+    }
+    if locks.is_empty() {
+        remarks.push(messages::no_sections().into());
+    }
+    remarks
 }
 
 impl LockReport {

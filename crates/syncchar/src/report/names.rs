@@ -12,6 +12,10 @@ pub trait Names {
     fn class(&self, _lock: u32) -> Option<String> {
         None
     }
+    /// Whether it is a reader-writer lock. The model compares with a lock that admits one holder.
+    fn admits_readers(&self, _lock: u32) -> bool {
+        false
+    }
     /// Whether the place is a store that the source makes only under a condition (section 3.3): a
     /// conditional move selects the stored value.
     fn is_conditional_store(&self, place: u32) -> bool;

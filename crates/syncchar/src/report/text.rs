@@ -163,8 +163,9 @@ fn gain(report: &Report) -> String {
     }
     let costs = costs.map_or_else(String::new, |costs| {
         format!(
-            "`elided`: speed-up of the program with `elided` locks on this machine, where a \
-             transaction costs {:.1} ns more than a free lock, and a line's transfer {:.0} ns.\n",
+            "`elided`: speed-up of the program with `elided` locks on the machine of the native \
+             run, where a transaction costs {:.1} ns more than a free lock, and a line's transfer \
+             {:.0} ns.\n",
             costs.pair_ns, costs.transfer_ns
         )
     });

@@ -239,7 +239,7 @@ impl<'a, T: Item> Items<'a, T> {
         self.len() == 0
     }
 
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = T> + use<'a, T> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = T> + Clone + use<'a, T> {
         let source = self.0;
         (0..self.len()).map(move |index| match source {
             Source::Given(items) => items[index],

@@ -344,6 +344,42 @@ fn remarks(boot: &Boot, trace: &Trace, has_types: bool) -> Vec<String> {
              acquired before the command began."
         ));
     }
+    if end.abandoned > 0 {
+        let acquisitions = number(end.abandoned, "acquisition", "acquisitions");
+        remarks.push(format!(
+            "The plug-in did not see the release after {acquisitions}, whose sections and times \
+             are missing: a kernel without CONFIG_PREEMPTION releases some locks inline."
+        ));
+    }
     remarks.extend(end.notes.iter().map(|note| format!("The plug-in: {note}.")));
     remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::child::Ended;
+    use std::os::unix::process::ExitStatusExt;
+    use unconvoy_trace_stream::{MAGIC, Reader, Record, append};
+
+    /// Returns the remarks on a complete run whose collector wrote this end record.
+    fn remarks_on(end: &str) -> Vec<String> {
+        let mut stream = MAGIC.to_vec();
+        append(&mut stream, &Record::Context(r#"{"source":"qemu-system"}"#));
+        append(&mut stream, &Record::End(end));
+        let analysis = Analysis::new(Options::default()).unwrap();
+        let trace = Trace::read(Reader::new(&stream[..]).unwrap(), analysis, None);
+        let status = std::process::ExitStatus::from_raw(0);
+        let ended = Ended { status, wall: Duration::from_secs(1), why: None };
+        let back = guest::HandedBack { status: Some(0), ..guest::HandedBack::default() };
+        remarks(&Boot { ended, back, console: String::new() }, &trace, true)
+    }
+
+    #[test]
+    fn acquisitions_without_release_are_remarked_on() {
+        assert!(remarks_on(r#"{"instructions":{"kernel":1},"abandoned":0}"#).is_empty());
+        let remarks = remarks_on(r#"{"instructions":{"kernel":1},"abandoned":7}"#);
+        let [remark] = &remarks[..] else { panic!("{remarks:?}") };
+        assert!(remark.contains("the release after 7 acquisitions,"), "{remark}");
+    }
 }

@@ -8,6 +8,7 @@ use unconvoy_syncchar::Names;
 
 use super::memory::{Memory, Name};
 use crate::predict::kept::Kept;
+use crate::predict::names::admits_readers;
 use crate::predict::trace::{Lock, Trace};
 
 /// Names of a kernel's locks, words and places.
@@ -111,6 +112,10 @@ impl Names for KernelNames<'_> {
 
     fn place(&self, place: u32) -> Option<String> {
         self.code(*self.trace.places.get(&place)?)
+    }
+
+    fn admits_readers(&self, lock: u32) -> bool {
+        admits_readers(self.trace, lock)
     }
 
     fn is_conditional_store(&self, _place: u32) -> bool {

@@ -12,7 +12,7 @@ fn arrival_polls_before_it_queues() {
     assert_eq!(outcome, Outcome::Abandoned);
 }
 
-/// A waiter's turns, beside an owner that takes the lock once in so many nanoseconds; 0: never.
+/// A waiter's turns beside an owner that takes the lock once in this many nanoseconds; 0: never.
 struct BesideOwner(u64);
 
 impl Turn for BesideOwner {

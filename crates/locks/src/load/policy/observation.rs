@@ -11,10 +11,10 @@ use crate::load::sensor::Reading;
 /// processor busy. (Think time 1 us, 8 threads on 2 processors: 1.63 processors used without the
 /// margin, 1.97 with it.)
 ///
-/// On many processors one thread is too few. If threads still mostly work with it, their lock needs
-/// no fewer threads, and the margin [grows](GROWTH) until none sleeps. (Think time 10 us, 64
-/// threads on 16 processors: .85 to .90 of the throughput of libc's adaptive mutex with a margin of
-/// one thread, .93 to .96 with one that grows.)
+/// On many processors one thread is too few. If threads mostly work even with the margin, more of
+/// them do not hurt their lock, and the margin [grows](GROWTH) until none sleeps. (Think time
+/// 10 us, 64 threads on 16 processors: .85 to .90 of the throughput of libc's adaptive mutex with a
+/// margin of one thread, .93 to .96 with a margin that grows.)
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Margin(f64);
 

@@ -7,6 +7,10 @@
 //! for a span that grows from one suspension to the next. After a change, the thread's next poll
 //! misses its cache and pays for the transfer.
 //!
+//! *Not* noticed before the end of the span: a change by another context of the same core between
+//! the thread's load and its suspension. The contexts share a cache, so a write to a line that no
+//! other core has read is a hit, and the line keeps its version.
+//!
 //! Two rules bound the error. First, a loop that counts its polls instead of reading the clock is
 //! not suspended. Such a loop calls
 //! [`Spin::pause_counted`](unconvoy::primitive::Spin::pause_counted). In any case, a thread is
