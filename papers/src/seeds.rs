@@ -173,9 +173,10 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Whether the claim holds with some seeds, and with others not.
+    /// Whether a seed disagrees with the verdict. With an even number of seeds, the median may be
+    /// within the bounds although no seed's number is.
     pub fn is_disputed(&self) -> bool {
-        (1..self.judges()).contains(&self.seeds_that_hold)
+        self.seeds_that_hold != if self.holds { self.judges() } else { 0 }
     }
 
     /// Number of seeds that have a number.

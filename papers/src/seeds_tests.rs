@@ -53,6 +53,14 @@ fn claim_is_judged_on_median_of_ratios_and_counts_seeds() {
 }
 
 #[test]
+fn claim_that_holds_with_the_median_but_no_seed_is_disputed() {
+    let of = |seed, a| (seed, vec![result("a", 1.0, a), result("b", 1.0, 1.0)]);
+    let judged = judged(&FIGURE, &[of(1, 1.0), of(2, 4.0)]);
+    assert!(judged[0].holds && judged[0].is_disputed(), "{:?}", judged[0]);
+    assert_eq!(judged[0].evidence(), "found 2.500 (1.000..4.000); holds with 0 of 2 seeds");
+}
+
+#[test]
 fn number_that_rounds_to_zero_has_no_sign() {
     assert_eq!(
         [-0.0004, 0.0, -0.0006, 1.25].map(three_decimals),
