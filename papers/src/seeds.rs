@@ -133,7 +133,8 @@ pub fn joined(seeds: &[(u64, Vec<Result>)]) -> Vec<Cell> {
     cells
 }
 
-/// Puts the records of one figure together. Of two results with the same seed, the first counts.
+/// Puts the records of one figure together. If several have a seed, the one with the most results
+/// of it counts, and of equal ones the first: an incomplete record names seeds that have not begun.
 ///
 /// # Errors
 ///
@@ -146,8 +147,11 @@ pub fn merged(figure: &str, records: &[Stored]) -> anyhow::Result<Vec<(u64, Vec<
             messages::record_of_another_figure(figure, &record.figure)
         );
         for &seed in &record.seeds {
-            if seeds.iter().all(|known| known.0 != seed) {
-                seeds.push((seed, record.of_seed(seed)));
+            let results = record.of_seed(seed);
+            match seeds.iter_mut().find(|known| known.0 == seed) {
+                None => seeds.push((seed, results)),
+                Some(known) if known.1.len() < results.len() => known.1 = results,
+                Some(_) => {}
             }
         }
     }

@@ -132,6 +132,28 @@ fn medians_are_of_every_number_and_counts_stay_whole() {
 }
 
 #[test]
+fn merged_seed_comes_from_the_record_that_has_its_results() {
+    let record = |seeds: &[(u64, Vec<Result>)]| Stored {
+        figure: "asplos-1".to_string(),
+        unconvoy: "0.1.0".to_string(),
+        seed: seeds[0].0,
+        seeds: seeds.iter().map(|&(seed, _)| seed).collect(),
+        plan: None,
+        complete: false,
+        failures: Vec::new(),
+        results: joined(seeds),
+    };
+    let mut begun = three();
+    begun[1].1.clear();
+    begun[2].1.truncate(1);
+    let both = merged("asplos-1", &[record(&begun), record(&three())]).expect("of the figure");
+    assert_eq!(both, three());
+    let other = (1, vec![result("a", 1.0, 7.0), result("b", 1.0, 7.0)]);
+    let first = merged("asplos-1", &[record(&three()), record(&[other])]).expect("of the figure");
+    assert_eq!(first, three(), "of two complete results the first counts");
+}
+
+#[test]
 fn record_with_one_seed_of_before_is_readable() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("old.json");
