@@ -178,7 +178,7 @@ fn from_records(run: &RunArgs, figures: &[&Figure]) -> Option<anyhow::Result<()>
         let in_directory = || run.how.out.as_ref().map_or_else(beside, |out| out.join(figure.name));
         let base = run.plot.clone().unwrap_or_else(in_directory);
         match &figure.made {
-            Made::Native(native) => native::draw(figure, native, &run.from, &base),
+            Made::Native(native) => native::draw(figure, native, &run.from, &base, true),
             Made::Simulated(simulated) => simulated::redraw(figure, simulated, &run.from, &base),
         }
     };
@@ -242,7 +242,7 @@ impl Making<'_> {
                 let records =
                     native.benchmarks.iter().map(|words| self.measured(figure, native, words));
                 let records: Vec<PathBuf> = records.collect::<anyhow::Result<_>>()?;
-                native::draw(figure, native, &records, &base)
+                native::draw(figure, native, &records, &base, false)
             }
         }
     }
