@@ -1,10 +1,11 @@
-//! The load generator `kv_load`, with a stand-in for the server.
+//! What counts in the measured window of a workload program.
 
 mod built;
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::Command as Process;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -51,7 +52,7 @@ fn serve(stream: UnixStream, pause: Duration, values: &Mutex<HashMap<String, Str
 
 /// The server pauses from before the window until after it: the pause is part of the window.
 #[test]
-fn pause_around_the_window_counts_from_its_start() {
+fn kv_load_counts_a_pause_around_the_window() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let socket = directory.path().join("socket");
     let listener = UnixListener::bind(&socket).expect("a socket");
@@ -73,4 +74,25 @@ fn pause_around_the_window_counts_from_its_start() {
     let rate: f64 = rate.and_then(|rate| rate.parse().ok()).unwrap_or_else(|| panic!("{text}"));
     // One answer, 1.8 s after the warm-up, or later on a busy machine.
     assert!(rate > 0.0 && rate <= 5.0, "{text}");
+}
+
+/// A thread that waits for a lock during the whole window has waited in it.
+#[test]
+fn hashtable_counts_a_wait_around_the_window() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (source, slow) = (directory.path().join("slow.c"), directory.path().join("slow.so"));
+    let text = "#include <unistd.h>\n\
+                int pthread_mutex_lock(void *mutex) { (void)mutex; return usleep(500000); }\n\
+                int pthread_mutex_unlock(void *mutex) { (void)mutex; return 0; }\n";
+    std::fs::write(&source, text).expect("a temporary file");
+    let mut compiler = Process::new("cc");
+    compiler.args(["-shared", "-fPIC", "-fno-builtin", "-o"]).arg(&slow).arg(&source);
+    assert!(compiler.status().expect("cc runs (apt-get install gcc)").success());
+    let mut table = Command::new(program("hashtable"));
+    table.timeout(LIMIT).env("LD_PRELOAD", &slow);
+    table.args(["--threads", "1", "--seconds", "0.05", "--latency"]);
+    let ended = table.assert().success().stderr("");
+    let text = String::from_utf8_lossy(&ended.get_output().stdout).into_owned();
+    let longest = text.lines().find_map(|line| line.strip_prefix("max_ns ")?.parse::<f64>().ok());
+    assert!(longest.is_some_and(|ns| ns > 4e8), "{text}");
 }
