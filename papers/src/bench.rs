@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use clap::{Args, Parser, Subcommand};
 use unconvoy_bench::grid::{Grid, GridOptions};
 use unconvoy_bench::{cli, ended, status};
+use unconvoy_measure::failure::{EXIT_INCONSISTENT, Failed};
+use unconvoy_measure::interrupt::Interrupted;
 use unconvoy_measure::record::Record;
 
 use crate::asplos::{bump, contention, interference, interval, steadiness};
@@ -128,13 +130,28 @@ struct Words {
 ///
 /// # Errors
 ///
-/// Fails if the words are wrong, the benchmark fails, or the record is incomplete.
+/// Fails if the words are wrong, the benchmark fails, or the record is incomplete. A program that
+/// found inconsistent data is a violation
+/// ([`is_violation`](unconvoy_measure::failure::is_violation)).
 pub fn measure(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Record> {
     let record = match &Words::try_parse_from(words)?.command {
         Command::Goal(command) => cli::run(command)?,
         Command::Paper(command) => Some(run(command)?),
     };
-    ended(record.ok_or_else(|| anyhow::anyhow!(messages::report_measures_nothing()))?)
+    whole(record.ok_or_else(|| anyhow::anyhow!(messages::report_measures_nothing()))?)
+}
+
+/// Returns the record if it is complete. Only an interrupt takes precedence over inconsistent data,
+/// as in [`status`].
+fn whole(record: Record) -> anyhow::Result<Record> {
+    let has_violation = record.has_violation();
+    let why = messages::data_inconsistent(&record.benchmark);
+    let result = ended(record);
+    let is_interrupted = result.as_ref().is_err_and(|error| error.is::<Interrupted>());
+    if has_violation && !is_interrupted {
+        return Err(Failed { why, status: Some(EXIT_INCONSISTENT) }.into());
+    }
+    result
 }
 
 /// Whether the benchmark has `--resume`.
@@ -149,10 +166,36 @@ pub fn can_resume(benchmark: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
+    use serde_json::{Value, json};
     use unconvoy_bench::grid::workload;
+    use unconvoy_measure::failure::{Failure, is_violation};
 
     use super::*;
     use crate::workloads;
+
+    /// The record of a session that ended with `ended_by`, after a program found inconsistent data.
+    fn violated(ended_by: &str) -> Record {
+        let mut record = Record::begin("tatp", 1, json!({}));
+        record.ended_by = Some(ended_by.to_string());
+        record.failures.push(Failure {
+            cell: Value::Null,
+            round: 1,
+            why: "mcs+none, 2 threads".to_string(),
+            is_violation: true,
+        });
+        record
+    }
+
+    #[test]
+    fn inconsistent_data_is_a_violation_unless_interrupted() {
+        let error = whole(violated("1 of 2 cells")).expect_err("not complete");
+        assert!(is_violation(&error) && error.to_string().contains("tatp"), "{error}");
+        let error = whole(violated(&Interrupted.to_string())).expect_err("not complete");
+        assert!(error.is::<Interrupted>(), "{error}");
+        let mut failed = violated("1 of 2 cells");
+        failed.failures.clear();
+        assert!(!is_violation(&whole(failed).expect_err("not complete")));
+    }
 
     #[test]
     fn every_workload_is_a_subcommand_with_a_page() {

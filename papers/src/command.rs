@@ -23,6 +23,11 @@ use crate::plan::Size;
 use crate::replay::{ReplayArgs, replay};
 use crate::simulated::{self, How};
 
+/// Rounds of a quick version's benchmarks.
+const QUICK_RUNS: u32 = 2;
+/// Length of their windows, seconds.
+const QUICK_SECONDS: f64 = 0.2;
+
 /// `unconvoy papers`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true, max_term_width = 100)]
@@ -173,7 +178,7 @@ fn from_records(run: &RunArgs, figures: &[&Figure]) -> Option<anyhow::Result<()>
         let in_directory = || run.how.out.as_ref().map_or_else(beside, |out| out.join(figure.name));
         let base = run.plot.clone().unwrap_or_else(in_directory);
         match &figure.made {
-            Made::Native(native) => native::draw(figure, native, &run.from, &base),
+            Made::Native(native) => native::draw(figure, native, &run.from, &base, true),
             Made::Simulated(simulated) => simulated::redraw(figure, simulated, &run.from, &base),
         }
     };
@@ -237,17 +242,20 @@ impl Making<'_> {
                 let records =
                     native.benchmarks.iter().map(|words| self.measured(figure, native, words));
                 let records: Vec<PathBuf> = records.collect::<anyhow::Result<_>>()?;
-                native::draw(figure, native, &records, &base)
+                native::draw(figure, native, &records, &base, false)
             }
         }
     }
 
-    /// Whether `--resume` keeps a complete native record.
+    /// Whether `--resume` keeps a complete native record. One of a quick version is kept only for
+    /// another quick version.
     fn is_kept(&self, name: &str, record: &Path) -> bool {
-        let is_kept = self.resume && state(record) == Some(true);
-        if is_kept {
-            complain(&messages::record_kept(name, record));
+        if !self.resume || state(record) != Some(true) {
+            return false;
         }
+        let is_kept = self.how.quick || !is_quick(record);
+        let message = if is_kept { messages::record_kept } else { messages::record_is_quick };
+        complain(&message(name, record));
         is_kept
     }
 
@@ -285,7 +293,8 @@ impl Making<'_> {
             words.extend(of_data);
         }
         if self.how.quick {
-            words.extend(["--runs", "2", "--seconds", "0.2"].map(OsString::from));
+            let (runs, seconds) = (QUICK_RUNS.to_string(), QUICK_SECONDS.to_string());
+            words.extend(["--runs", &runs, "--seconds", &seconds].map(OsString::from));
         }
         words.extend([
             "--seed".into(),
@@ -296,14 +305,54 @@ impl Making<'_> {
         if self.resume && state(&record) == Some(false) && bench::can_resume(benchmark) {
             words.extend(["--resume".into(), record.clone().into_os_string()]);
         }
-        let measured = bench::measure(words)?;
-        ensure!(!measured.has_violation(), messages::data_inconsistent(benchmark));
+        bench::measure(words)?;
         Ok(record)
     }
 }
 
+/// The file's JSON; `None` if the file is missing or has none.
+fn read(record: &Path) -> Option<Value> {
+    let text = std::fs::read_to_string(record).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
 /// Whether the record is complete; `None` if the file is missing or is no record.
 fn state(record: &Path) -> Option<bool> {
-    let text = std::fs::read_to_string(record).ok()?;
-    serde_json::from_str::<Value>(&text).ok()?.get("complete")?.as_bool()
+    read(record)?.get("complete")?.as_bool()
+}
+
+/// Whether the record is of a quick version. `bump` records no seconds, because its windows have a
+/// fixed length.
+fn is_quick(record: &Path) -> bool {
+    let record = read(record).unwrap_or_default();
+    let parameter = |name: &str| record.get("parameters")?.get(name)?.as_f64();
+    parameter("runs") == Some(f64::from(QUICK_RUNS))
+        && parameter("seconds").is_none_or(|seconds| seconds == QUICK_SECONDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn quick_record_is_kept_only_for_quick_version() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("asplos-9.json");
+        let is_kept = |quick, complete, parameters: Value| {
+            let record = json!({ "complete": complete, "parameters": parameters });
+            std::fs::write(&path, record.to_string()).expect("written");
+            let how = Options { out: None, quick, seed: 1, seeds: 1, jobs: None, data: None };
+            let making = Making { how: &how, resume: true, plot: None, json: None };
+            making.is_kept("asplos-9", &path)
+        };
+        let (quick, full) =
+            (json!({ "runs": 2, "seconds": 0.2 }), json!({ "runs": 5, "seconds": 1.0 }));
+        assert!(is_kept(true, true, quick.clone()) && !is_kept(false, true, quick));
+        assert!(is_kept(true, true, full.clone()) && is_kept(false, true, full.clone()));
+        assert!(!is_kept(false, true, json!({ "runs": 2 })), "bump");
+        assert!(is_kept(false, true, json!({ "runs": 2, "seconds": 1.0 })), "the user's choice");
+        assert!(!is_kept(false, false, full));
+    }
 }

@@ -46,6 +46,11 @@ pub(crate) fn record_kept(name: &str, record: &Path) -> String {
     format!("{name}: {} is complete and kept", record.display())
 }
 
+/// `--resume` found a quick version's record where a full one is wanted.
+pub(crate) fn record_is_quick(name: &str, record: &Path) -> String {
+    format!("{name}: {} is of a quick version; measuring all again", record.display())
+}
+
 /// An output directory that cannot be made.
 pub(crate) fn cannot_create(directory: &Path) -> String {
     format!("cannot create {}", directory.display())
@@ -239,6 +244,7 @@ mod tests {
             simulating_seed("sim-asplos-9", 3, 2, 5),
             see_published("sim-asplos-8"),
             record_kept("asplos-9", path),
+            record_is_quick("asplos-9", path),
             cannot_create(directory),
             cannot_read(path),
             cannot_start(Path::new("/usr/bin/unconvoy-sched-ext")),

@@ -11,7 +11,8 @@ use unconvoy_measure::record::Record;
 use crate::figure::{Draw, Figure, Native};
 use crate::messages;
 
-/// Draws the figure from `paths` into `base`.svg and `base`.png.
+/// Draws the figure from `paths` into `base`.svg and `base`.png. If the figure consists of tables,
+/// prints them with `shows_tables`; a benchmark that has just been run has printed them.
 ///
 /// # Errors
 ///
@@ -21,6 +22,7 @@ pub fn draw(
     native: &Native,
     paths: &[PathBuf],
     base: &Path,
+    shows_tables: bool,
 ) -> anyhow::Result<()> {
     let mut records = Vec::new();
     for path in paths {
@@ -30,13 +32,35 @@ pub fn draw(
             })?,
         );
     }
-    let drawn =
-        native.draw.map(|draw| compose(figure, native, draw, &records)?.write(base)).transpose()?;
-    let files = drawn.map(|files| {
-        let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-        format!("{}\n", files.join(" and "))
-    });
-    print(&format!("{}\n\n{}\n\n{}", figure.title, figure.remark, files.unwrap_or_default()))?;
+    let shown = match native.draw {
+        Some(draw) => {
+            let files = compose(figure, native, draw, &records)?.write(base)?;
+            let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+            format!("{}\n", files.join(" and "))
+        }
+        None => {
+            let tables = tables(figure, native, &records)?;
+            if shows_tables { tables } else { String::new() }
+        }
+    };
+    print(&format!("{}\n\n{}\n\n{shown}", figure.title, figure.remark))?;
+    Ok(())
+}
+
+/// The tables of the figure's records.
+fn tables(figure: &Figure, native: &Native, records: &[Record]) -> anyhow::Result<String> {
+    let of_record = |record: &Record| {
+        check_benchmark(figure, native, record)?;
+        anyhow::Ok(record.figures())
+    };
+    records.iter().map(of_record).collect()
+}
+
+fn check_benchmark(figure: &Figure, native: &Native, record: &Record) -> anyhow::Result<()> {
+    ensure!(
+        native.takes(&record.benchmark),
+        messages::wrong_record(figure.name, &native.measured_by(), &record.benchmark)
+    );
     Ok(())
 }
 
@@ -54,10 +78,7 @@ fn compose(
     let mut names: Vec<String> = Vec::new();
     let mut panels: Vec<Panel> = Vec::new();
     for record in records {
-        ensure!(
-            native.takes(&record.benchmark),
-            messages::wrong_record(figure.name, &native.measured_by(), &record.benchmark)
-        );
+        check_benchmark(figure, native, record)?;
         ensure!(!record.runs.is_empty(), messages::record_without_runs(&record.benchmark));
         panels.push(draw(record, &mut names)?);
     }
@@ -89,7 +110,9 @@ mod tests {
     use crate::catalogue::FIGURES;
     use crate::figure::Made;
     use crate::ours::throughput;
+    use crate::taco::contention_aware;
     use serde_json::{Value, json};
+    use unconvoy_measure::table::Table;
 
     fn parts(figure: &Figure) -> &Native {
         match &figure.made {
@@ -239,6 +262,19 @@ mod tests {
             let error = made(paper, std::slice::from_ref(&wrong)).expect_err("refused");
             assert!(error.to_string().contains("pair"), "{error}");
         }
+    }
+
+    #[test]
+    fn figure_of_tables_has_those_of_its_own_record_only() {
+        let paper = &contention_aware::NATIVE;
+        let shown = |benchmark: &str| {
+            let mut record = record(benchmark, json!({}), Vec::new());
+            record.tables.push(Table::new("remedies compared", ["lock"]));
+            tables(paper, parts(paper), &[record])
+        };
+        assert!(shown("contention-aware").expect("its own").contains("remedies compared"));
+        let error = shown("pair").expect_err("another").to_string();
+        assert!(error.contains("contention-aware") && error.contains("pair"), "{error}");
     }
 
     #[test]

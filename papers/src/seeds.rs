@@ -134,7 +134,8 @@ pub fn joined(seeds: &[(u64, Vec<Result>)]) -> Vec<Cell> {
     cells
 }
 
-/// Puts the records of one figure together. Of two results with the same seed, the first counts.
+/// Puts the records of one figure together. If several have a seed, the one with the most results
+/// of it counts, and of equal ones the first: an incomplete record names seeds that have not begun.
 ///
 /// # Errors
 ///
@@ -147,8 +148,11 @@ pub fn merged(figure: &str, records: &[Stored]) -> anyhow::Result<Vec<(u64, Vec<
             messages::record_of_another_figure(figure, &record.figure)
         );
         for &seed in &record.seeds {
-            if seeds.iter().all(|known| known.0 != seed) {
-                seeds.push((seed, record.of_seed(seed)));
+            let results = record.of_seed(seed);
+            match seeds.iter_mut().find(|known| known.0 == seed) {
+                None => seeds.push((seed, results)),
+                Some(known) if known.1.len() < results.len() => known.1 = results,
+                Some(_) => {}
             }
         }
     }
@@ -174,9 +178,10 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Whether the claim holds with some seeds, and with others not.
+    /// Whether a seed disagrees with the verdict. With an even number of seeds, the median may be
+    /// within the bounds although no seed's number is.
     pub fn is_disputed(&self) -> bool {
-        (1..self.judges()).contains(&self.seeds_that_hold)
+        self.seeds_that_hold != if self.holds { self.judges() } else { 0 }
     }
 
     /// Number of seeds that have a number.

@@ -53,6 +53,14 @@ fn claim_is_judged_on_median_of_ratios_and_counts_seeds() {
 }
 
 #[test]
+fn claim_that_holds_with_the_median_but_no_seed_is_disputed() {
+    let of = |seed, a| (seed, vec![result("a", 1.0, a), result("b", 1.0, 1.0)]);
+    let judged = judged(&FIGURE, &[of(1, 1.0), of(2, 4.0)]);
+    assert!(judged[0].holds && judged[0].is_disputed(), "{:?}", judged[0]);
+    assert_eq!(judged[0].evidence(), "found 2.500 (1.000..4.000); holds with 0 of 2 seeds");
+}
+
+#[test]
 fn number_that_rounds_to_zero_has_no_sign() {
     assert_eq!(
         [-0.0004, 0.0, -0.0006, 1.25].map(three_decimals),
@@ -121,6 +129,28 @@ fn medians_are_of_every_number_and_counts_stay_whole() {
     let medians = super::medians(&joined(two)).expect("one shape");
     assert_eq!(per_s(&medians, "a"), Some(9.0));
     assert_eq!(medians[0].measured.outcome().map(|outcome| outcome.accesses), Some(7));
+}
+
+#[test]
+fn merged_seed_comes_from_the_record_that_has_its_results() {
+    let record = |seeds: &[(u64, Vec<Result>)]| Stored {
+        figure: "asplos-1".to_string(),
+        unconvoy: "0.1.0".to_string(),
+        seed: seeds[0].0,
+        seeds: seeds.iter().map(|&(seed, _)| seed).collect(),
+        plan: None,
+        complete: false,
+        failures: Vec::new(),
+        results: joined(seeds),
+    };
+    let mut begun = three();
+    begun[1].1.clear();
+    begun[2].1.truncate(1);
+    let both = merged("asplos-1", &[record(&begun), record(&three())]).expect("of the figure");
+    assert_eq!(both, three());
+    let other = (1, vec![result("a", 1.0, 7.0), result("b", 1.0, 7.0)]);
+    let first = merged("asplos-1", &[record(&three()), record(&[other])]).expect("of the figure");
+    assert_eq!(first, three(), "of two complete results the first counts");
 }
 
 #[test]

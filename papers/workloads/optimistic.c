@@ -249,8 +249,9 @@ int main(int argc, char **argv)
 		workers[i].thread = start_thread(worker_main, &workers[i]);
 	}
 	if (sections) {
-		pthread_barrier_wait(&shared.window.start_barrier);
+		/* Fixed work: the window opens before the threads start. */
 		window_begin(&shared.window);
+		pthread_barrier_wait(&shared.window.start_barrier);
 	} else {
 		window_run(&shared.window, seconds);
 	}

@@ -180,7 +180,9 @@ static inline uint64_t rb_check(const struct rb_node *node, uint64_t low, uint64
 		return 0;
 	int left_blacks, right_blacks;
 	uint64_t keys = 1;
-	if (node->key < low || node->key > high)
+	/* A node at the end of the range has no room for a child beyond it. */
+	if (node->key < low || node->key > high || (node->key == low && node->child[0]) ||
+	    (node->key == high && node->child[1]))
 		die_inconsistent("key %" PRIu64 " is in the wrong place: the lock did not exclude",
 				 node->key);
 	if (node->child[0])

@@ -80,21 +80,24 @@ static void check_value(const struct node *node)
 				 node->key);
 }
 
-static void lock(struct worker *self, struct bucket *bucket, bool record)
+/* Locks the bucket in an operation that began in `phase`. */
+static void lock(struct worker *self, struct bucket *bucket, enum phase phase)
 {
-	uint64_t before = record ? ticks() : 0;
+	uint64_t before = self->histogram ? ticks() : 0;
 	int error = pthread_mutex_lock(&bucket->lock);
 	if (__builtin_expect(error != 0, 0))
 		die_inconsistent("lock: %s", strerror(error));
-	if (record)
+	/* Also a wait that began before the window and ended in or after it. */
+	if (self->histogram &&
+	    (phase == PHASE_MEASURE || window_phase(&self->shared->window) != PHASE_WARM_UP))
 		histogram_record(self->histogram, ticks() - before);
 }
 
-static void get(struct worker *self, uint64_t key, bool record)
+static void get(struct worker *self, uint64_t key, enum phase phase)
 {
 	struct bucket *bucket = bucket_of(self->shared, key);
 
-	lock(self, bucket, record);
+	lock(self, bucket, phase);
 	struct node *node = *find(bucket, key);
 	if (node)
 		check_value(node);
@@ -102,11 +105,11 @@ static void get(struct worker *self, uint64_t key, bool record)
 }
 
 /* Sets the value again if the key exists. */
-static void insert(struct worker *self, uint64_t key, bool record)
+static void insert(struct worker *self, uint64_t key, enum phase phase)
 {
 	struct bucket *bucket = bucket_of(self->shared, key);
 
-	lock(self, bucket, record);
+	lock(self, bucket, phase);
 	struct node *node = *find(bucket, key);
 	if (!node) {
 		node = &self->shared->nodes[key];
@@ -119,11 +122,11 @@ static void insert(struct worker *self, uint64_t key, bool record)
 	pthread_mutex_unlock(&bucket->lock);
 }
 
-static void delete(struct worker *self, uint64_t key, bool record)
+static void delete(struct worker *self, uint64_t key, enum phase phase)
 {
 	struct bucket *bucket = bucket_of(self->shared, key);
 
-	lock(self, bucket, record);
+	lock(self, bucket, phase);
 	struct node **link = find(bucket, key), *node = *link;
 	if (node) {
 		*link = node->next;
@@ -148,16 +151,15 @@ static void *worker_main(void *argument)
 
 	pthread_barrier_wait(&shared->window.start_barrier);
 	while ((phase = window_phase(&shared->window)) != PHASE_STOP) {
-		bool record = self->histogram && phase == PHASE_MEASURE;
 		uint64_t key =
 			(zipf_next(&shared->zipf, &self->random) + hot_offset(shared)) % shared->key_count;
 		uint64_t operation = random_below(&self->random, 100);
 		if (operation < shared->remove_percent)
-			delete(self, key, record);
+			delete(self, key, phase);
 		else if (operation < shared->write_percent)
-			insert(self, key, record);
+			insert(self, key, phase);
 		else
-			get(self, key, record);
+			get(self, key, phase);
 		counter_increment(self->counter);
 	}
 	return NULL;

@@ -119,11 +119,13 @@ static void *probe_main(void *argument)
 {
 	struct worker *self = argument;
 	struct shared *shared = self->shared;
-	enum phase phase;
 
 	pthread_barrier_wait(&shared->window.start_barrier);
-	while ((phase = window_phase(&shared->window)) != PHASE_STOP) {
+	for (;;) {
 		sleep_seconds(shared->probe_gap_seconds);
+		enum phase phase = window_phase(&shared->window);
+		if (phase == PHASE_STOP)
+			return NULL;
 		uint64_t before = ticks();
 		lock(self->outer);
 		uint64_t waited = ticks() - before;
@@ -132,7 +134,6 @@ static void *probe_main(void *argument)
 		self->outer_sections++;
 		record(self, phase, waited);
 	}
-	return NULL;
 }
 
 static void check_sections(const char *name, const struct guarded *guarded, uint64_t sections)

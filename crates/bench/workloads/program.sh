@@ -31,15 +31,17 @@ server=
 # Kill a program that does not end on request: a failed run must not disturb the next one.
 clean_up() {
 	trap - EXIT HUP INT TERM
-	if [ -n "$server" ]; then
-		kill "$server" 2>/dev/null || :
+	# `make_NAME` runs in a subshell, whose variables do not come here.
+	[ ! -f "$dir/preparing" ] || server="$server $(cat "$dir/preparing")"
+	for process in $server; do
+		kill "$process" 2>/dev/null || :
 		tries=0
-		while [ "$tries" -lt 50 ] && kill -0 "$server" 2>/dev/null; do
+		while [ "$tries" -lt 50 ] && kill -0 "$process" 2>/dev/null; do
 			sleep 0.1
 			tries=$((tries + 1))
 		done
-		kill -9 "$server" 2>/dev/null || :
-	fi
+		kill -9 "$process" 2>/dev/null || :
+	done
 	# Chromium's helpers outlive it for a moment, and would create their directory again.
 	tries=0
 	while [ "$tries" -lt 20 ] && pgrep -f "$dir/" >/dev/null 2>&1; do
@@ -94,7 +96,8 @@ stop() {
 }
 
 # Print the path of NAME in the cache. If it does not exist, `make_NAME PATH` creates it. An
-# interrupted preparation leaves nothing under the final name.
+# interrupted preparation leaves nothing under the final name, and no server whose process id is in
+# $dir/preparing.
 prepared() {
 	cached=${PROGRAMS_CACHE:-$dir}/$1
 	if [ ! -e "$cached" ]; then

@@ -13,7 +13,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::AtomicPtr;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use unconvoy_locks::primitive::{Generation as _, Native};
 use unconvoy_profile::live::{HOLDERS, Held, HeldLock, SHARED};
@@ -96,14 +96,16 @@ fn entry(claims: bool) -> Option<&'static Held> {
         return Some(entry);
     }
     let claimed = entries.find(|entry| {
-        let owner = entry.thread.load(Relaxed);
-        claims
-            && (owner == 0 || entry.generation.load(Relaxed) != generation)
-            && entry.thread.compare_exchange(owner, me, Acquire, Relaxed).is_ok()
+        let owner = entry.thread.load(Acquire);
+        let is_free = owner == 0 || entry.generation.load(Relaxed) != generation;
+        claims && is_free && {
+            // Before the claim, so that no other thread takes the entry for another process's.
+            entry.generation.store(generation, Relaxed);
+            entry.thread.compare_exchange(owner, me, AcqRel, Relaxed).is_ok()
+        }
     })?;
     claimed.locks.iter().for_each(|lock| lock.what.store(0, Relaxed));
     claimed.used.store(0, Relaxed);
-    claimed.generation.store(generation, Relaxed);
     Some(claimed)
 }
 

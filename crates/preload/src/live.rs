@@ -15,7 +15,7 @@
 //! **Memory orderings.** An entry's fields are stored before `what`, with release; a reader outside
 //! has no orderings of its own.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use unconvoy_locks::catalogue::environment;
@@ -141,16 +141,18 @@ pub(crate) fn begin(kind: Kind, lock: usize, is_shared: bool) -> Waiting {
 fn enter(what: u32, lock: usize, [ip, sp, bp]: [u64; 3]) -> Waiting {
     let (me, generation) = (me(), Native::generation());
     let claimed = places(me).map(|place| &TABLE[place]).find(|entry| {
-        let owner = entry.thread.load(Relaxed);
+        let owner = entry.thread.load(Acquire);
         let is_of_another_process = || entry.generation.load(Relaxed) != generation;
         // The frame of a wait that goes on is above. This one was left by a `longjmp`.
         let was_left = || owner == me && entry.sp.load(Relaxed) <= sp;
-        (owner == 0 || is_of_another_process() || was_left())
-            && entry.thread.compare_exchange(owner, me, Acquire, Relaxed).is_ok()
+        (owner == 0 || is_of_another_process() || was_left()) && {
+            // Before the claim, so that no other thread takes the entry for another process's.
+            entry.generation.store(generation, Relaxed);
+            entry.thread.compare_exchange(owner, me, AcqRel, Relaxed).is_ok()
+        }
     });
     if let Some(entry) = claimed {
         entry.what.store(0, Relaxed);
-        entry.generation.store(generation, Relaxed);
         entry.lock.store(lock as u64, Relaxed);
         entry.begin.store(Native::now(), Relaxed);
         entry.ip.store(ip, Relaxed);

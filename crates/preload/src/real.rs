@@ -209,14 +209,27 @@ fn object(address: *const c_void) -> *mut c_void {
 
 /// Whether the program's calls reach this library. A definition in the program itself, or in a
 /// library loaded before this one, such as a statically linked sanitizer, takes precedence.
+///
+/// An earlier definition of a condition variable's function mostly looks for the next one by its
+/// version, as libfaketime does. That lookup goes past this library, whose functions have no
+/// versions, and libc's wait cannot release this library's mutexes.
 pub(crate) fn is_in_front() -> bool {
-    let names = [c"pthread_mutex_lock", c"pthread_mutex_unlock", c"pthread_rwlock_rdlock"];
+    let names = [
+        c"pthread_mutex_lock",
+        c"pthread_mutex_unlock",
+        c"pthread_rwlock_rdlock",
+        c"pthread_cond_wait",
+        c"pthread_cond_timedwait",
+        c"pthread_cond_signal",
+        c"pthread_cond_broadcast",
+        c"pthread_cond_destroy",
+    ];
+    let own = object(is_in_front as *const c_void);
     // SAFETY: only looks up names.
     let called = names.map(|name| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) });
     // If a program at fixed addresses takes a function's address, the lookup finds the program's
     // own entry, which only calls the definition in another object.
-    let definition = called.into_iter().find(|&address| !is_entry_for_other_object(address));
-    definition.is_none_or(|address| object(address) == object(is_in_front as *const c_void))
+    called.into_iter().all(|address| object(address) == own || is_entry_for_other_object(address))
 }
 
 /// Whether the symbol at `address` is undefined in its object: an entry of its procedure linkage

@@ -5,7 +5,7 @@ mod support;
 
 use std::path::PathBuf;
 
-use support::{Locks, compile, plain, preloaded, profiled_locks, run};
+use support::{Locks, compile, library, plain, preloaded, profiled_locks, run};
 use unconvoy_locks::catalogue::CONTENTION;
 
 /// Runs `case`, with its `argument` if any, without the library and under the `locks`.
@@ -156,4 +156,16 @@ fn fork_during_first_use_of_condition_leaves_it_usable_in_child() {
 #[test]
 fn user_namespace_after_contention_is_granted() {
     assert_same("namespace");
+}
+
+/// The wait used to go to libc, which could not release the mutex.
+#[test]
+fn earlier_library_that_wraps_condition_waits_makes_library_decline() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let earlier = compile(directory.path(), "earlier.c", &["-shared", "-fPIC"]);
+    let program = compile(directory.path(), "companions.c", &[]);
+    let preload = format!("{}:{}", earlier.display(), library().display());
+    let finished = run(plain(&program).arg("count").env("LD_PRELOAD", preload)).success("count");
+    assert_eq!(finished.text(), "counted 16000, wrote 2000, 400 turns\n");
+    assert!(finished.stderr.ends_with(": nothing is replaced\n"), "{}", finished.stderr);
 }

@@ -119,8 +119,7 @@ pub fn run(cells: &[Cell], jobs: usize, mut watch: impl FnMut(&[Result], bool) -
                     let Some(&cell) = order.get(place) else { return };
                     let task = &cells[cell].task;
                     let _share = budget.take(task.threads());
-                    if stop.load(Ordering::Relaxed)
-                        || sender.send((cell, task.run(stop))).is_err()
+                    if stop.load(Ordering::Relaxed) || sender.send((cell, task.run(stop))).is_err()
                     {
                         return;
                     }

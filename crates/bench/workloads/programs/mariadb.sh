@@ -20,6 +20,7 @@ make_mariadb() {
 		--skip-test-db --datadir="$1" || return
 	# shellcheck disable=SC2086 # words
 	$serve --datadir="$1" --socket="$dir/socket" --pid-file="$dir/pid" &
+	echo $! >"$dir/preparing"
 	tries=0
 	until mariadb-admin --no-defaults -S "$dir/socket" -u root ping; do
 		tries=$((tries + 1))
@@ -27,7 +28,7 @@ make_mariadb() {
 		sleep 0.1
 	done
 	mariadb-admin --no-defaults -S "$dir/socket" -u root create sbtest && bench 1 prepare || return
-	mariadb-admin --no-defaults -S "$dir/socket" -u root shutdown && wait
+	mariadb-admin --no-defaults -S "$dir/socket" -u root shutdown && wait && rm "$dir/preparing"
 }
 
 cp -r "$(prepared mariadb)" "$dir/data"

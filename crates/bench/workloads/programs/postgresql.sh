@@ -16,6 +16,7 @@ make_postgresql() {
 	$as initdb -D "$1" -U postgres -A trust --no-sync || return
 	# shellcheck disable=SC2086 # words
 	$as postgres -D "$1" -k "$dir" $settings &
+	echo $! >"$dir/preparing"
 	tries=0
 	until pg_isready -h "$dir"; do
 		tries=$((tries + 1))
@@ -25,7 +26,7 @@ make_postgresql() {
 	# Every transaction on a branch writes the branch's row. Ten branches keep these rows from
 	# dominating the waits.
 	pgbench -h "$dir" -U postgres -i -q -s 10 postgres || return
-	kill -INT "$(head -n 1 "$1/postmaster.pid")" && wait
+	kill -INT "$(head -n 1 "$1/postmaster.pid")" && wait && rm "$dir/preparing"
 }
 
 # The server creates its socket in this directory.

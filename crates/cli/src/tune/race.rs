@@ -402,7 +402,9 @@ mod tests {
                 let mut race = Race::new(configurations, 0.05);
                 for _ in 0..LOOKS[HOPELESS_LOOKS - 1] {
                     let scores: Vec<f64> = (0..configurations)
-                        .map(|_| 0.0002 * normal(&mut random) - if random.bool() { gap } else { 0.0 })
+                        .map(|_| {
+                            0.0002 * normal(&mut random) - if random.bool() { gap } else { 0.0 }
+                        })
                         .collect();
                     race.add_round(|index| scores[index]);
                 }

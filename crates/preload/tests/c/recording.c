@@ -37,25 +37,51 @@ static struct timespec after_ms(int ms)
 	return time;
 }
 
-static atomic_bool is_held;
+static atomic_bool is_held, is_wanted;
 
+/* Whether the main thread sleeps. */
+static bool main_sleeps(void)
+{
+	char path[64], state = 0;
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", getpid());
+	FILE *file = fopen(path, "r");
+	CHECK(file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1);
+	CHECK(fclose(file) == 0);
+	return state == 'S';
+}
+
+/* Holds the object until the main thread sleeps in its wait, and for 10 ms more. */
 static void *hold(void *object)
 {
 	CHECK(pthread_mutex_lock(object) == 0);
 	atomic_store(&is_held, true);
+	while (!atomic_load(&is_wanted) || !main_sleeps())
+		usleep(1000);
 	usleep(10000);
 	return (void *)(long)pthread_mutex_unlock(object);
 }
 
-/* Waits for a mutex that another thread holds, and returns with it locked. */
+/* The main thread waits for an object that another thread holds, and returns with it locked. */
+static void wait_while_held(pthread_mutex_t *object)
+{
+	while (!atomic_load(&is_held))
+		usleep(100);
+	atomic_store(&is_wanted, true);
+	CHECK(pthread_mutex_lock(object) == 0);
+}
+
+static void start(pthread_t *thread, void *(*holder)(void *), void *object)
+{
+	atomic_store(&is_held, false);
+	atomic_store(&is_wanted, false);
+	CHECK(pthread_create(thread, NULL, holder, object) == 0);
+}
+
 static void wait_for(pthread_mutex_t *object)
 {
 	pthread_t thread;
-	atomic_store(&is_held, false);
-	CHECK(pthread_create(&thread, NULL, hold, object) == 0);
-	while (!atomic_load(&is_held))
-		usleep(100);
-	CHECK(pthread_mutex_lock(object) == 0);
+	start(&thread, hold, object);
+	wait_while_held(object);
 	CHECK(pthread_join(thread, NULL) == 0);
 }
 
@@ -150,11 +176,8 @@ static void after_time_outs(void)
 	for (int i = 0; i < 2; i++)
 		CHECK(pthread_join(threads[i], NULL) == 0);
 	for (int round = 0; round < 8; round++) {
-		atomic_store(&is_held, false);
-		CHECK(pthread_create(&threads[0], NULL, hold_other, NULL) == 0);
-		while (!atomic_load(&is_held))
-			usleep(100);
-		CHECK(pthread_mutex_lock(&other) == 0);
+		start(&threads[0], hold_other, NULL);
+		wait_while_held(&other);
 		CHECK(pthread_mutex_unlock(&other) == 0);
 		CHECK(pthread_join(threads[0], NULL) == 0);
 	}

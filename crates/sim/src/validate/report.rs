@@ -124,11 +124,8 @@ impl Report<'_> {
             ),
         ];
         let row = |(what, value, goal, holds): (&str, f64, &str, bool)| {
-            let verdict = if goal.is_empty() {
-                String::new()
-            } else {
-                reached(verdict.rows != 0, holds)
-            };
+            let verdict =
+                if goal.is_empty() { String::new() } else { reached(verdict.rows != 0, holds) };
             vec![what.to_string(), percent(value), goal.to_string(), verdict]
         };
         text.push_str(&table(&["", "", "goal", "reached"], goals.into_iter().map(row).collect()));
