@@ -332,7 +332,7 @@ fn resume_continues_interrupted_grid() {
     let mut other: Vec<&str> = words.to_vec();
     other[2] = "1,2";
     other.extend(["--resume", "r.json"]);
-    bench(&stage, &other).code(1).stderr(contains("its threads is [1,2,4] and not [1,2]"));
+    bench(&stage, &other).code(1).stderr(contains("its threads are [1,2,4] and not [1,2]"));
     bench(&stage, &["nested", "--resume", "r.json"]).code(1).stderr(contains("its workload is"));
 
     fs::remove_file(stage.path("started")).unwrap();

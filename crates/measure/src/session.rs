@@ -373,7 +373,7 @@ mod tests {
         write(&|record| record.benchmark = "other".into());
         assert!(refusal().contains("its workload is other and not test"));
         write(&|record| record.parameters = json!({ "threads": [1] }));
-        assert!(refusal().contains("its threads is [1] and not [1,2]"));
+        assert!(refusal().contains("its threads are [1] and not [1,2]"));
         write(&|record| record.context.machine.cpu = "Z80".into());
         assert!(refusal().contains("its machine's cpu is \"Z80\""));
         write(&|record| record.runs = vec![json!({ "cell": 1, "round": 1, "measured": {} })]);

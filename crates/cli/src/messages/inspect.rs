@@ -50,7 +50,7 @@ pub(crate) fn no_watchdog(why: impl Display) -> String {
 }
 
 pub(crate) fn watchdog_blind(why: impl Display) -> String {
-    format!("the watchdog cannot see the program, and ends: {why}")
+    format!("the watchdog ends: {why}")
 }
 
 pub(crate) fn watchdog_report(limit: &str) -> String {

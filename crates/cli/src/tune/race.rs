@@ -12,8 +12,8 @@
 //! **Phases.** A virtual machine may be several times slower for a while. If it was so in all of
 //! the few runs of a configuration, and in none of a rival's, their differences agree, and
 //! Student's t believes them. These tests therefore assume at least a part of the pooled spread,
-//! [`STEADIER`], and at least [`LEAST_SPREAD`]: in a race of few configurations, the rivals' phases
-//! may hide the spread, too.
+//! [`STEADIER`]. In a race of few configurations, the rivals' phases may hide the spread, too, so a
+//! configuration is dropped only as if the spread were at least [`LEAST_SPREAD`].
 //!
 //! **Hopeless configurations.** Three or four differences tell little about their own spread, so
 //! neither test can drop even a configuration that collapses. The spread of all configurations
@@ -108,10 +108,11 @@ impl Race {
         }
         // All comparisons of a look see the same field.
         let pooled = self.pooled_spread(&running);
+        let least = LEAST_SPREAD.max(STEADIER * pooled.0);
         let is_worse = |&&index: &&usize| {
             let mut rivals = running.iter().filter(|rival| **rival != index);
             rivals.any(|&rival| {
-                self.is_below(index, rival, 0.0, pooled) || self.is_hopeless(index, rival, pooled)
+                self.is_below(index, rival, 0.0, least) || self.is_hopeless(index, rival, pooled)
             })
         };
         let worse: Vec<usize> = running.iter().filter(is_worse).copied().collect();
@@ -128,7 +129,8 @@ impl Race {
         let pooled = self.pooled_spread(&running);
         let leader = self.leader(|_| true);
         let mut rivals = running.into_iter().filter(|rival| Some(*rival) != leader);
-        rivals.all(|rival| leader.is_some_and(|it| self.is_below(rival, it, WORTH.ln_1p(), pooled)))
+        let least = STEADIER * pooled.0;
+        rivals.all(|rival| leader.is_some_and(|it| self.is_below(rival, it, WORTH.ln_1p(), least)))
     }
 
     /// The best so far of those that are left and pass `is_eligible`; the first of equals, because
@@ -159,11 +161,10 @@ impl Race {
             || Interval::of(&self.differences(a, b), SEEMS).is_some_and(|it| it.low > 0.0)
     }
 
-    /// Whether `a` is proven to be less than `margin` above `b`.
-    fn is_below(&self, a: usize, b: usize, margin: f64, (spread, _): (f64, usize)) -> bool {
+    /// Whether `a` is proven to be less than `margin` above `b`, with at least the spread `least`.
+    fn is_below(&self, a: usize, b: usize, margin: f64, least: f64) -> bool {
         let tests = (self.racers.len() - 1) * LOOKS.len();
         let level = self.error_rate * (1.0 - HOPELESS_SHARE) / tests as f64;
-        let least = LEAST_SPREAD.max(STEADIER * spread);
         tail_below(&self.differences(a, b), margin, least) < level
     }
 
