@@ -310,11 +310,19 @@ impl<P: VisibleReaders> WaitedLock for WaitedRwLock<'_, P> {
         self.share == Share::Write && self.lock.word().has_request() && self.try_lock()
     }
 
+    /// While the parked bit is set, the eventcount advances with each release by a writer.
     fn acquisitions(&self) -> Option<u32> {
-        self.lock.acquisitions()
+        let sequence = self.lock.eventcount().sequence();
+        self.lock.word().is_written_and_parked().then_some(sequence)
     }
 
-    /// Unknown: [`acquisitions`](Self::acquisitions) is no count.
+    fn watch(&self) {
+        if self.lock.word().is_written() {
+            self.lock.word().set_parked_bit();
+        }
+    }
+
+    /// Unknown: only releases that find the parked bit are counted.
     fn watched_acquisitions(&self) -> Option<u32> {
         None
     }

@@ -16,6 +16,7 @@
 mod object;
 
 use core::ffi::c_int;
+use core::sync::atomic::Ordering::Relaxed;
 
 use libc::{EAGAIN, EBUSY, EINVAL, clockid_t};
 use unconvoy_locks::contention::biased_rw::Begun;
@@ -288,7 +289,7 @@ unsafe extern "C" fn unlock_held(this: &RwLock, route: Route) -> c_int {
     }
     let releasing = profile::releasing(profile::Kind::RwLock, this.address());
     if this.word().is_written() {
-        this.forget_owner();
+        this.owner.store(0, Relaxed);
     }
     // SAFETY: the caller holds it.
     unsafe { lock::release_shared(this.biased()) };

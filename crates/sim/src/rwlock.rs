@@ -15,10 +15,6 @@ use unconvoy::primitive::Atomic as _;
 use crate::machine::{self, Machine};
 use crate::platform::{Simulated, SimulatedCell};
 
-/// In `owner`, the writer; the other bits count acquisitions by writers.
-const OWNER: u32 = (1 << 22) - 1;
-const ONE_ACQUISITION: u32 = OWNER + 1;
-
 pub(crate) trait RwLock {
     fn lock(&self, share: Share);
     /// Releases the caller's hold, for reading or for writing.
@@ -59,7 +55,6 @@ impl<L: LoadManager, const IS_DEFAULT: bool> PairRwLock<L, IS_DEFAULT> {
 
     fn biased(&self) -> BiasedRw<'_, Simulated> {
         BiasedRw::new(&self.state, Bias::new(&self.number, &self.limits), &self.eventcount)
-            .with_writer(&self.owner)
     }
 
     /// Whether the interposer's fast paths serve this lock: the default pair, without a bias.
@@ -118,14 +113,9 @@ impl<L: LoadManager, const IS_DEFAULT: bool> PairRwLock<L, IS_DEFAULT> {
         unsafe { self.state.release_at_once() }
     }
 
-    fn record_owner(&self) {
-        let before = self.owner.load(Relaxed) & !OWNER;
-        self.owner.store(before.wrapping_add(ONE_ACQUISITION) | (machine::thread() + 1), Relaxed);
-    }
-
     fn forget_owner(&self) {
         if self.state.is_written() {
-            self.owner.store(self.owner.load(Relaxed) & !OWNER, Relaxed);
+            self.owner.store(0, Relaxed);
         }
     }
 }
@@ -136,7 +126,7 @@ impl<L: LoadManager, const IS_DEFAULT: bool> RwLock for PairRwLock<L, IS_DEFAULT
             self.lock_slowly(share);
         }
         if share == Share::Write {
-            self.record_owner();
+            self.owner.store(machine::thread() + 1, Relaxed);
         }
     }
 

@@ -61,15 +61,13 @@
 //! the bias sees what its setter saw, and with it the last writer's section. Invariant 3 needs
 //! `SeqCst`.
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use super::bias::Bias;
 pub use super::drain::Drain;
 use super::rw::{MAX_READERS, ReaderRelease, RwWord, Share};
 use super::visible::{Hold, Row, VisibleReaders};
 use crate::parking::eventcount::Eventcount;
+use crate::primitive::Primitive;
 use crate::primitive::turn::{Outcome, Turn};
-use crate::primitive::{Atomic, Primitive};
 
 /// Result of the inline part of an acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,13 +80,12 @@ pub enum Begun {
     Undecided(u32),
 }
 
-/// A reader-writer lock, with the eventcount of its parked waiters, and a bias and a word about the
-/// writer, if it has room for them.
+/// A reader-writer lock, with the eventcount of its parked waiters and a bias, if it has room for
+/// one.
 pub struct BiasedRw<'a, P: Primitive> {
     word: &'a RwWord<P>,
     bias: Option<Bias<'a, P>>,
     eventcount: &'a Eventcount<P>,
-    writer: Option<&'a P::U32>,
 }
 
 impl<P: Primitive> Clone for BiasedRw<'_, P> {
@@ -103,25 +100,13 @@ impl<'a, P: Primitive> BiasedRw<'a, P> {
     /// A lock with a bias.
     #[inline(always)]
     pub fn new(word: &'a RwWord<P>, bias: Bias<'a, P>, eventcount: &'a Eventcount<P>) -> Self {
-        BiasedRw { word, bias: Some(bias), eventcount, writer: None }
+        BiasedRw { word, bias: Some(bias), eventcount }
     }
 
     /// A lock that is never biased.
     #[inline(always)]
     pub fn unbiased(word: &'a RwWord<P>, eventcount: &'a Eventcount<P>) -> Self {
-        BiasedRw { word, bias: None, eventcount, writer: None }
-    }
-
-    /// The lock with a word that its user changes with each acquisition by a writer.
-    #[inline(always)]
-    pub fn with_writer(self, writer: &'a P::U32) -> Self {
-        BiasedRw { writer: Some(writer), ..self }
-    }
-
-    /// A number that changes with each acquisition by a writer; `None` if no writer holds the lock
-    /// at this moment, or the user keeps no such word.
-    pub(crate) fn acquisitions(&self) -> Option<u32> {
-        self.writer.filter(|_| self.word.is_written()).map(|writer| writer.load(Relaxed))
+        BiasedRw { word, bias: None, eventcount }
     }
 
     /// The word that readers without a published hold, and writers, take.

@@ -339,6 +339,11 @@ impl<P: Primitive> RwWord<P> {
         self.word.modify(Relaxed, Relaxed, parked).is_ok()
     }
 
+    /// Whether a writer holds the lock whose release will find the parked bit.
+    pub(crate) fn is_written_and_parked(&self) -> bool {
+        self.word.load(Relaxed) & (WRITER | PARKED) == WRITER | PARKED
+    }
+
     /// Whether a writer holds the lock at this moment.
     #[inline]
     pub fn is_written(&self) -> bool {

@@ -31,9 +31,8 @@ pub(crate) struct RwLock {
     /// The lock's number in a [`strategy`], in the lowest byte, and the state of its bias. libc
     /// does not use this word.
     number: AtomicU32,
-    /// In [`OWNER`], [`me`] of the writer, otherwise 0. The other bits count acquisitions by
-    /// writers, for waiters that look for progress.
-    owner: AtomicU32,
+    /// [`me`] of the writer, otherwise 0.
+    pub(super) owner: AtomicU32,
     shared: AtomicU32,
     /// Of the bias, which only readers of locks on the fast path set. libc does not use these
     /// words.
@@ -50,10 +49,6 @@ unsafe impl InPlace for RwLock {
 
 const _: () = assert!(core::mem::offset_of!(RwLock, shared) == 28, "glibc's 64-bit layout");
 const _: () = assert!(core::mem::offset_of!(RwLock, flags) == 48, "glibc's 64-bit layout");
-
-/// A thread's id, of which Linux uses 22 bits (`PID_MAX_LIMIT`).
-const OWNER: u32 = (1 << 22) - 1;
-const ONE_ACQUISITION: u32 = OWNER + 1;
 
 /// `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`. glibc, too, treats the recursive variant, 1, as
 /// reader preference: a reader that holds the lock must be able to take it again.
@@ -110,20 +105,7 @@ impl RwLock {
     #[inline(always)]
     pub(super) fn biased(&self) -> BiasedRw<'_, Native> {
         let bias = Bias::new(&self.number, &self.limits);
-        BiasedRw::new(self.word(), bias, &self.eventcount).with_writer(&self.owner)
-    }
-
-    /// Records that the calling thread, `writer`, has acquired the lock.
-    #[inline(always)]
-    fn record_owner(&self, writer: u32) {
-        let before = self.owner.load(Relaxed) & !OWNER;
-        self.owner.store(before.wrapping_add(ONE_ACQUISITION) | writer, Relaxed);
-    }
-
-    /// Records that the writer is about to release the lock.
-    #[inline(always)]
-    pub(super) fn forget_owner(&self) {
-        self.owner.store(self.owner.load(Relaxed) & !OWNER, Relaxed);
+        BiasedRw::new(self.word(), bias, &self.eventcount)
     }
 
     /// The state of a lock that may be elided. An elided section records no owner, because a write
@@ -143,7 +125,7 @@ impl RwLock {
     pub(super) fn lock_at_once(&self, route: Route, share: Share) -> bool {
         let held = self.elided(route).is_some_and(|elided| elided.lock_at_once(share));
         if held && share == Share::Write {
-            self.record_owner(me());
+            self.owner.store(me(), Relaxed);
         }
         held
     }
@@ -170,7 +152,7 @@ impl RwLock {
     pub(super) fn begin_write(&self) -> Begun {
         let begun = self.biased().begin_write();
         if begun == Begun::Held {
-            self.record_owner(me_from_tcb());
+            self.owner.store(me_from_tcb(), Relaxed);
         }
         begun
     }
@@ -182,7 +164,7 @@ impl RwLock {
 
     #[inline]
     fn is_mine(&self) -> bool {
-        self.word().is_written() && self.owner.load(Relaxed) & OWNER == me()
+        self.word().is_written() && self.owner.load(Relaxed) == me()
     }
 
     pub(super) fn try_acquire(&self, route: Route, share: Share) -> bool {
@@ -201,7 +183,7 @@ impl RwLock {
 
     fn record_acquisition(&self, route: Route, share: Share, waited: Option<(u64, u32)>) {
         if share == Share::Write {
-            self.record_owner(me());
+            self.owner.store(me(), Relaxed);
         }
         if let Some(elided) = self.elided(route) {
             elided.record_locked();
@@ -240,7 +222,7 @@ impl RwLock {
     #[inline(always)]
     pub(super) unsafe fn release_at_once(&self) -> bool {
         if self.word().is_written() {
-            self.forget_owner();
+            self.owner.store(0, Relaxed);
         }
         // SAFETY: held, as a reader or as the writer, whichever the word says.
         unsafe { self.word().release_at_once() }
