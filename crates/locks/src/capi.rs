@@ -63,6 +63,7 @@ unsafe fn rwlock<'a>(lock: *mut unconvoy_rwlock_t) -> &'a RwLock {
 fn acquire_shared(lock: &RwLock, share: Share) {
     let lock = BiasedRw::unbiased(&lock.state, &lock.eventcount);
     if !lock.acquire_at_once(share) {
+        lock.give_way(share);
         lock::acquire_shared::<Native, Control>(lock, share, None);
     }
 }

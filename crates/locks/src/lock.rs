@@ -296,6 +296,37 @@ impl<P: VisibleReaders> WaitedLock for WaitedRwLock<'_, P> {
         self.lock.word().set_parked_bit()
     }
 
+    fn can_reserve(&self) -> bool {
+        self.share == Share::Write
+    }
+
+    fn reserve(&self) {
+        if self.lock.word().is_written() {
+            self.lock.word().request();
+        }
+    }
+
+    fn take_reserved(&self) -> bool {
+        self.share == Share::Write && self.lock.word().has_request() && self.try_lock()
+    }
+
+    /// While the parked bit is set, the eventcount advances with each release by a writer.
+    fn acquisitions(&self) -> Option<u32> {
+        let sequence = self.lock.eventcount().sequence();
+        self.lock.word().is_written_and_parked().then_some(sequence)
+    }
+
+    fn watch(&self) {
+        if self.lock.word().is_written() {
+            self.lock.word().set_parked_bit();
+        }
+    }
+
+    /// Unknown: only releases that find the parked bit are counted.
+    fn watched_acquisitions(&self) -> Option<u32> {
+        None
+    }
+
     fn retry_at(&self) -> Option<u64> {
         // A model's sleeps with a deadline end at once, and would hide a lost wake-up.
         (self.share == Share::Write && !cfg!(loom)).then(|| self.drain.retry_at())
@@ -325,7 +356,8 @@ pub fn acquire_shared<P: Process, L: LoadManager>(
         lock.attempt(share, &waited.drain, query)
     });
     let opens = lock.word().end_wait(share);
-    if !acquired.held && share == Share::Write {
+    if opens || !acquired.held && share == Share::Write {
+        // If this was the last waiting writer, it may have reserved the lock for the next one.
         lock.word().drop_request();
     }
     if opens && !acquired.held {

@@ -209,6 +209,7 @@ impl<L: LoadManager> RawSharedLock<L> {
     fn acquire(&self, share: Share) {
         let lock = self.lock();
         if !lock.acquire_at_once(share) {
+            lock.give_way(share);
             lock::acquire_shared::<Native, L>(lock, share, None);
         }
     }

@@ -88,7 +88,10 @@ impl<L: LoadManager, const IS_DEFAULT: bool> PairRwLock<L, IS_DEFAULT> {
     fn lock_slowly(&self, share: Share) {
         let lock = self.biased();
         let is_held = match share {
-            Share::Write => lock.try_write(&Drain::new()),
+            Share::Write => {
+                lock.give_way(share);
+                lock.try_write(&Drain::new())
+            }
             Share::Read | Share::ReadAfterWriters => {
                 lock.is_biased() && IS_DEFAULT && lock.read(|| IS_DEFAULT) || {
                     lock.give_way(share);

@@ -163,3 +163,44 @@ fn lock_without_a_shared_variant_is_rejected() {
     let error = simulate(&point, &Stop::new(false)).expect_err("refused").to_string();
     assert!(error.starts_with("solaris has no reader-writer lock"), "{error}");
 }
+
+/// Writers on two cores that take the lock again at once, with sections of 2 ms, for four seconds:
+/// each thread's number of sections, and the processor time of their waits by section, in ns.
+fn write_for_long(lock: &str, writers: u32) -> (Vec<u64>, u64) {
+    let mut machine = server("server-64");
+    machine.topology.cores_per_cache = Count::new(2);
+    machine.topology.contexts_per_core = Count::new(1);
+    let mut simulation = Simulation::new(&machine, 1).expect("memory");
+    let process = simulation.process();
+    let shared = simulation.shared_lock(process, pair::named(lock).expect("a lock"));
+    let sections: Vec<_> = (0..writers).map(|_| Rc::new(Cell::new(0))).collect();
+    let threads: Vec<u32> = (sections.iter().enumerate())
+        .map(|(index, sections)| {
+            let sections = sections.clone();
+            simulation.spawn(process, format!("writer {index}"), move || {
+                machine::set_activity(Activity::Work);
+                while machine::now() < 4_000_000_000 {
+                    shared.section(Share::Write, || machine::work(2_000_000));
+                    sections.set(sections.get() + 1);
+                }
+            })
+        })
+        .collect();
+    simulation.run(10_000_000_000).unwrap_or_else(|hang| panic!("{lock}: {hang}"));
+    let sections: Vec<u64> = sections.iter().map(|sections| sections.get()).collect();
+    let splits = threads.iter().map(|&thread| simulation.split(thread));
+    let waited: u64 = splits.map(|it| it.spinning_ns + it.inverted_ns).sum();
+    let all = sections.iter().sum::<u64>();
+    (sections, waited / all)
+}
+
+#[test]
+fn writers_with_long_sections_take_turns_and_wait_off_the_processor() {
+    for (writers, longest_polls) in [(2, 100_000), (8, 400_000)] {
+        let (sections, waited) = write_for_long("default", writers);
+        println!("{writers} writers: {sections:?} sections, {waited} ns of waiting by section");
+        let [least, most] = [sections.iter().min(), sections.iter().max()];
+        assert!(least > Some(&0) && least.map(|it| 2 * it) > most.copied(), "{sections:?}");
+        assert!(waited < longest_polls, "{writers} writers: {waited} ns by section");
+    }
+}

@@ -184,7 +184,8 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     pub fn acquire_at_once(&self, share: Share) -> bool {
         match share {
             Share::Read => self.read(|| false),
-            Share::ReadAfterWriters | Share::Write => self.word.try_acquire(share),
+            Share::ReadAfterWriters => self.word.try_acquire(share),
+            Share::Write => self.word.take_free(),
         }
     }
 
@@ -192,8 +193,12 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     /// requests.
     #[inline]
     pub fn give_way(&self, share: Share) {
-        if share == Share::Read && self.word.has_request() {
-            self.word.give_way_now(|| self.is_biased());
+        if self.word.has_request() {
+            match share {
+                Share::Read => self.word.give_way_now(|| self.is_biased()),
+                Share::ReadAfterWriters => (), // it waits for the writer anyway
+                Share::Write => self.word.give_way_to_writer(),
+            }
         }
     }
 
@@ -214,7 +219,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         if !row.publish(self.hold()) {
             return false;
         }
-        P::order_seq_cst(); // pairs with `revoke`
+        P::order_seq_cst(); // pairs with `Drain::revoke`
         bias.is_still(seen) || self.undo(row)
     }
 
@@ -267,7 +272,12 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     /// unbiased; otherwise the writer would keep readers out for a moment without need.
     #[inline(always)]
     pub fn begin_write(&self) -> Begun {
-        if !self.word.try_acquire(Share::Write) {
+        self.begin_with(self.word.take_free())
+    }
+
+    #[inline(always)]
+    fn begin_with(&self, has_word: bool) -> Begun {
+        if !has_word {
             Begun::Failed
         } else if self.is_biased() {
             Begun::Undecided(0)
@@ -292,7 +302,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     }
 
     fn try_write_at_once(&self) -> bool {
-        let begun = self.begin_write();
+        let begun = self.begin_with(self.word.try_acquire(Share::Write));
         if matches!(begun, Begun::Undecided(_)) {
             self.end_write();
         }
@@ -316,48 +326,14 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     /// Ends the bias if no published hold is left. Returns whether the lock is unbiased.
     #[inline]
     fn is_drained(&self, drain: &Drain) -> bool {
-        self.bias.is_none_or(|bias| !bias.is_in_use() || self.revoke(bias, drain))
-    }
-
-    #[cold]
-    fn revoke(&self, bias: Bias<'_, P>, drain: &Drain) -> bool {
-        loop {
-            let (set_at, begin) = (bias.set_at(), P::now());
-            let Some((state, is_begun_here)) = bias.begin_drain() else { return true };
-            P::order_seq_cst(); // pairs with `publish`
-            if drain.state.replace(state) != state {
-                drain.row.set(0);
-            }
-            let is_held = self.holder(drain).is_some();
-            if is_begun_here {
-                // Before any wait for readers inside, who delay an unbiased lock's writer, too.
-                bias.inhibit(set_at, begin, P::rows().len());
-            }
-            if is_held {
-                return false;
-            }
-            if bias.end_drain(state) {
-                return true;
-            }
-        }
-    }
-
-    /// The first row in which the drain finds a hold of this lock. Under one state, a row without a
-    /// hold stays so (Invariant 3).
-    fn holder(&self, drain: &Drain) -> Option<&'static Row<P>> {
-        let (rows, hold) = (P::rows(), self.hold());
-        let first = drain.row.get();
-        let found = rows.iter().skip(first).position(|row| row.has(hold));
-        let row = found.map_or(rows.len(), |distance| first + distance);
-        drain.row.set(row);
-        rows.get(row)
+        self.bias.is_none_or(|bias| !bias.is_in_use() || drain.revoke(bias, self.hold()))
     }
 
     /// Sleeps while a published hold keeps out the caller, a writer, or until `deadline`. May
     /// return at any time.
     pub fn sleep_on_published(&self, drain: &Drain, deadline: Option<u64>) {
         if !self.is_drained(drain)
-            && let Some(row) = self.holder(drain)
+            && let Some(row) = drain.holder::<P>(self.hold())
         {
             row.sleep_until_withdrawn(self.hold(), deadline);
         }
@@ -367,12 +343,20 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     pub fn attempt(&self, share: Share, drain: &Drain, turn: &mut impl Turn) -> Outcome {
         match share {
             Share::Write => self.word.attempt_by(share, turn, || {
-                self.try_write(drain)
-                    || drain.late.is_late(P::now())
-                        && self.word.insist(drain.deadline, || self.try_write(drain))
+                self.try_write(drain) || drain.late.is_late(P::now()) && self.ask_readers(drain)
             }),
             Share::Read | Share::ReadAfterWriters => self.word.attempt(share, turn),
         }
+    }
+
+    /// Asks readers to give way. Returns whether the caller, a writer, holds the lock.
+    #[cold]
+    fn ask_readers(&self, drain: &Drain) -> bool {
+        if self.word.is_written() {
+            drain.late.postpone();
+            return false;
+        }
+        self.word.insist(drain.deadline, || self.try_write(drain))
     }
 
     /// Whether a release must look for a published hold first (Invariant 4).

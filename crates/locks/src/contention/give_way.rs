@@ -18,6 +18,11 @@
 //!
 //! Readers of a lock that prefers writers do not enter past them. Tries and timed acquisitions do
 //! not give way.
+//!
+//! **Behind a writer,** a late writer does not ask readers, because that writer's release wakes it.
+//! But while it wakes, the last writer may have taken the lock again. A writer that this has kept
+//! out for long [reserves](crate::load::Wait::park) the lock, by the same request: a writer that
+//! arrives leaves the free lock alone for [`WRITER_GIVES_WAY_NS`], or until the request ends.
 
 use core::cell::Cell;
 
@@ -32,6 +37,10 @@ pub const LATE_AFTER_NS: u64 = 1_000_000;
 /// section keeps its request for [`RESERVED_NS`], and tries the lock about a hundred times.
 const LONGEST_INTERVAL_NS: u64 = 1024 * LATE_AFTER_NS;
 
+/// Longest time until a late writer that was behind another one looks again whether readers must be
+/// asked: a parked writer wakes this often.
+const POSTPONED_NS: u64 = 16 * LATE_AFTER_NS;
+
 /// Longest time for which a reader gives way beside other readers. A request delays a thread that
 /// takes the lock a second time by as much.
 pub const GIVE_WAY_NS: u64 = 1_000_000;
@@ -39,6 +48,9 @@ pub const GIVE_WAY_NS: u64 = 1_000_000;
 /// Longest time for which a reader gives way once no thread can hold the lock, and for which a
 /// writer keeps its request: some time slices, because either may lack a processor.
 const RESERVED_NS: u64 = 20_000_000;
+
+/// Longest time for which a writer gives way, some wake-ups: the lock is idle meanwhile.
+pub const WRITER_GIVES_WAY_NS: u64 = 100_000;
 
 /// Longest time for which a reader gives way to a writer.
 fn limit(may_be_held: bool) -> u64 {
@@ -76,6 +88,11 @@ impl LateWriter {
             self.length.set((2 * self.length.get()).min(LONGEST_INTERVAL_NS));
         }
         is_late
+    }
+
+    /// Makes the next request due soon, instead of one that was due behind a writer.
+    pub(super) fn postpone(&self) {
+        self.length.set(self.length.get().min(POSTPONED_NS));
     }
 
     pub(super) fn late_at(&self) -> u64 {
@@ -127,6 +144,16 @@ impl<P: VisibleReaders> RwWord<P> {
         });
     }
 
+    /// Waits until a writer has taken the lock that one has asked for, but no longer than
+    /// [`WRITER_GIVES_WAY_NS`].
+    #[cold]
+    pub(super) fn give_way_to_writer(&self) {
+        self.poll(WRITER_GIVES_WAY_NS, |waited| {
+            let is_over = waited >= WRITER_GIVES_WAY_NS;
+            (is_over || !self.has_request() || self.is_locked()).then_some(())
+        });
+    }
+
     /// Polls with `end`, which gets the time so far, until it returns a result: after `longest` at
     /// the latest. Lets other threads have the processor meanwhile if there are more threads than
     /// processors.
@@ -153,7 +180,7 @@ impl<P: VisibleReaders> RwWord<P> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::contention::biased_rw::{Begun, BiasedRw};
+    use crate::contention::biased_rw::{Begun, BiasedRw, Drain};
     use crate::contention::rw::Share;
     use crate::parking::eventcount::Eventcount;
     use crate::primitive::Native;
@@ -178,6 +205,32 @@ mod tests {
             (1..4_000).map(|us| us * 1000).filter(|&ns| writer.is_late(ns)).collect();
         assert_eq!(over, [1_001_000, 3_001_000]);
         assert_eq!(writer.late_at(), 7_001_000);
+    }
+
+    #[test]
+    fn request_due_behind_a_writer_is_due_again_soon() {
+        let writer = LateWriter::default();
+        writer.length.set(LONGEST_INTERVAL_NS);
+        assert!(!writer.is_late(1) && writer.is_late(1 + LONGEST_INTERVAL_NS));
+        writer.postpone();
+        assert_eq!(writer.late_at(), 1 + LONGEST_INTERVAL_NS + POSTPONED_NS);
+    }
+
+    #[test]
+    fn writer_that_arrives_gives_way_for_a_while_and_then_takes_the_lock() {
+        let (word, eventcount) = (RwWord::<Native>::unlocked(), Eventcount::new());
+        let lock = BiasedRw::unbiased(&word, &eventcount);
+        word.request();
+        assert_eq!(lock.begin_write(), Begun::Failed);
+        assert!(!lock.acquire_at_once(Share::Write));
+        let begin = <Native as crate::primitive::Clock>::now();
+        lock.give_way(Share::Write);
+        let waited = <Native as crate::primitive::Clock>::now() - begin;
+        assert!(waited >= WRITER_GIVES_WAY_NS && word.has_request(), "{waited} ns");
+        assert!(lock.try_write(&Drain::new()) && !word.has_request());
+        word.request();
+        lock.give_way(Share::Write); // returns at once, because a writer holds the lock
+        release(&lock);
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! | `WRITER + n` | a writer, and n readers that counted themselves and then found the writer |
 //! | n, `+ PARKED` | n readers; the last one's release must wake parked waiters |
 //! | `WRITER + n`, `+ PARKED` | a writer; its release must wake parked waiters |
-//! | any of these, `+ URGENT` | the same; readers are asked to [give way](super::give_way) |
+//! | any of these, `+ URGENT` | the same; others are asked to [give way](super::give_way) |
 //!
 //! **Invariant 1.** A reader counts itself with an addition, which never fails and so scales when
 //! readers arrive on every processor. The reader then holds the lock if no writer does. Otherwise
@@ -117,26 +117,32 @@ impl<P: Primitive> RwWord<P> {
         }
     }
 
+    /// Acquires the lock as a writer if it is free and no writer has asked for it.
+    #[inline(always)]
+    pub(super) fn take_free(&self) -> bool {
+        self.word.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
+    }
+
     /// Acquires a free lock that a writer has asked for. The request ends, whoever made it.
     #[cold]
     fn take_urgent(&self) -> bool {
         self.word.compare_exchange(URGENT, WRITER, Acquire, Relaxed).is_ok()
     }
 
-    /// Asks readers to give way to a waiting writer.
-    pub(super) fn request(&self) {
+    /// Asks others to give way to a waiting writer.
+    pub(crate) fn request(&self) {
         self.word.fetch_or(URGENT, Relaxed);
     }
 
-    /// Whether a word with the value `before` asked readers to give way.
+    /// Whether a word with the value `before` asked others to give way.
     #[inline(always)]
     pub(super) fn is_urgent(before: u32) -> bool {
         before & URGENT != 0
     }
 
-    /// Whether readers are asked to give way.
+    /// Whether others are asked to give way.
     #[inline(always)]
-    pub(super) fn has_request(&self) -> bool {
+    pub(crate) fn has_request(&self) -> bool {
         Self::is_urgent(self.word.load(Relaxed))
     }
 
@@ -147,7 +153,9 @@ impl<P: Primitive> RwWord<P> {
 
     /// Ends the request, if there is one.
     pub(crate) fn drop_request(&self) {
-        self.word.fetch_and(!URGENT, Relaxed);
+        if self.has_request() {
+            self.word.fetch_and(!URGENT, Relaxed);
+        }
     }
 
     /// Counts the caller as a reader, and returns the word before. 0 means that the caller holds
@@ -329,6 +337,11 @@ impl<P: Primitive> RwWord<P> {
     pub fn set_parked_bit(&self) -> bool {
         let parked = |seen: u32| (seen & !URGENT != 0).then_some(seen | PARKED);
         self.word.modify(Relaxed, Relaxed, parked).is_ok()
+    }
+
+    /// Whether a writer holds the lock whose release will find the parked bit.
+    pub(crate) fn is_written_and_parked(&self) -> bool {
+        self.word.load(Relaxed) & (WRITER | PARKED) == WRITER | PARKED
     }
 
     /// Whether a writer holds the lock at this moment.

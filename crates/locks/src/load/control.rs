@@ -216,13 +216,15 @@ impl<R: Rules> Waiter<R> {
         false
     }
 
-    /// Whether the lock has made no progress for longer than the bound, which then doubles.
+    /// Whether the lock has made no progress for longer than the bound, which may then double.
     fn finds_no_progress<X: Context>(&mut self, wait: &Wait<'_, X>) -> bool {
         if self.polled - self.progress_at < self.bound {
             self.pin_holder(wait); // `park` pins the holder otherwise
             return false;
         }
-        self.bound = (2 * self.bound).clamp(NO_PROGRESS_NS, LONG_WAIT_NS);
+        // A lock that wakes all of its waiters does not need to find one of them polling.
+        let longest = if wait.lock.is_exclusive() { LONG_WAIT_NS } else { NO_PROGRESS_NS };
+        self.bound = (2 * self.bound).clamp(NO_PROGRESS_NS, longest);
         true
     }
 

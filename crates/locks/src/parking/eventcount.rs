@@ -111,6 +111,12 @@ impl<P: Primitive> Eventcount<P> {
         false
     }
 
+    /// A number that changes with each release that finds the parked bit. A caller that finds the
+    /// bit set afterwards, and twice the same number, has seen no such release in between.
+    pub(crate) fn sequence(&self) -> u32 {
+        self.0.load(Acquire)
+    }
+
     /// The word that parkers sleep on, for a caller that requeues sleepers to it. The caller holds
     /// the lock and has set its parked bit.
     pub fn word(&self) -> &P::U32 {

@@ -53,7 +53,11 @@ impl Shared {
     }
 
     fn visit(&self, share: Share) -> u32 {
-        assert!(lock::acquire_shared::<Checked, Park>(self.lock(), share, None).held);
+        let lock = self.lock();
+        if !(share == Share::Write && lock.acquire_at_once(share)) {
+            lock.give_way(share);
+            assert!(lock::acquire_shared::<Checked, Park>(lock, share, None).held);
+        }
         self.section(share)
     }
 
