@@ -50,7 +50,7 @@ pub const GIVE_WAY_NS: u64 = 1_000_000;
 const RESERVED_NS: u64 = 20_000_000;
 
 /// Longest time for which a writer gives way, some wake-ups: the lock is idle meanwhile.
-pub const WRITER_GIVES_WAY_NS: u64 = 100_000;
+const WRITER_GIVES_WAY_NS: u64 = 100_000;
 
 /// Longest time for which a reader gives way to a writer.
 fn limit(may_be_held: bool) -> u64 {

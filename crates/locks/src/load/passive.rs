@@ -40,6 +40,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::primitive::backoff::BriefWait;
 use crate::primitive::{Atomic, AtomicInt, Primitive};
 
 const FREE: u32 = 0;
@@ -57,13 +58,6 @@ const SEATS: usize = if cfg!(loom) { 2 } else { 1024 };
 /// How long newcomers may overtake a passive thread: about the longest sleep for load, so that
 /// waits are as long as under load control.
 pub const LONGEST_PASSIVE_NS: u64 = 100_000_000;
-
-/// Number of polls of a latch after which the thread assumes that the holder is preempted, and
-/// yields.
-const POLLS_BEFORE_YIELD: u32 = if cfg!(loom) { 0 } else { 100 };
-
-/// Number of polls before the thread sleeps: no yield lets a holder of lower priority run.
-const POLLS_BEFORE_SLEEP: u32 = if cfg!(loom) { u32::MAX } else { 200 };
 
 #[repr(align(64))]
 struct Domain<P: Primitive> {
@@ -191,14 +185,9 @@ impl<P: Primitive> PassiveSets<P> {
 
     fn latched<R>(&self, domain: usize, work: impl FnOnce(&Domain<P>) -> R) -> R {
         let domain = &self.domains[domain];
-        let mut polls = 0;
+        let mut delay = BriefWait::default();
         while domain.latch.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
-            polls += 1;
-            match polls {
-                _ if polls < POLLS_BEFORE_YIELD => P::pause(),
-                _ if polls < POLLS_BEFORE_SLEEP => P::yield_now(),
-                _ => P::sleep_shortly(&domain.latch),
-            }
+            delay.wait::<P>(&domain.latch);
         }
         let result = work(domain);
         domain.latch.store(0, Release);
@@ -334,7 +323,7 @@ impl<P: Primitive> Default for PassiveSets<P> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::primitive::{Clock as _, Native, native};
+    use crate::primitive::{Clock as _, Native};
 
     /// Whether each of `members` is the watcher.
     fn watchers(sets: &PassiveSets<Native>, members: &[&Membership]) -> Vec<bool> {
@@ -414,26 +403,6 @@ mod tests {
         assert!(!sets.enter(3, 0x20));
         sets.leave(3);
         assert!(sets.enter(3, 0x20));
-    }
-
-    /// Such a thread used to keep its processor from a preempted holder of lower priority.
-    #[test]
-    fn thread_at_a_latch_held_for_long_sleeps() {
-        const HELD: core::time::Duration = core::time::Duration::from_millis(100);
-        let sets = PassiveSets::<Native>::new();
-        sets.domains[3].latch.store(1, Relaxed);
-        let ran = || native::clock(libc::CLOCK_THREAD_CPUTIME_ID);
-        let used = std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| {
-                let before = ran();
-                assert!(sets.enter(3, 0x10));
-                ran() - before
-            });
-            std::thread::sleep(HELD);
-            sets.domains[3].latch.store(0, Release);
-            waiter.join().expect("the waiter ends")
-        });
-        assert!(u128::from(used) < HELD.as_nanos() / 2, "ran for {used} ns");
     }
 
     #[test]

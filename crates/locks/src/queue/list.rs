@@ -48,6 +48,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::node::{Node, NodeMemory, WAITING};
 use crate::primitive::Atomic;
+use crate::primitive::backoff::BriefWait;
 use crate::primitive::turn::{Outcome, Turn, Verdict};
 
 const GRANTED: u32 = 1;
@@ -60,14 +61,6 @@ const REMOVED: u32 = 4;
 /// 2010, section 3.2.3: polls are interleaved with the check for a sleep slot, so that the check
 /// never delays the hand-off.)
 pub(crate) const POLLS_PER_TURN: u32 = if cfg!(loom) { 1 } else { 8 };
-
-/// Number of polls for a missing link before the thread yields. The writer of the link needs only
-/// two more instructions, so after these polls it has probably been preempted.
-const POLLS_BEFORE_YIELD: u32 = if cfg!(loom) { 0 } else { 100 };
-
-/// Number of polls before the thread sleeps. With threads of one priority, the writer runs after
-/// fewer yields.
-const POLLS_BEFORE_SLEEP: u32 = if cfg!(loom) { u32::MAX } else { 200 };
 
 /// How many nodes to inspect in search of a waiter that has not abandoned the queue.
 const NODES_LOOKED_AT: u32 = 8;
@@ -308,7 +301,7 @@ impl<P: NodeMemory, S: PreemptionBounds> Queue<P, S> {
         // SAFETY: in the queue, hence a node.
         let node = unsafe { &*front };
         let mut last = front;
-        let mut polls = 0;
+        let mut delay = BriefWait::default();
         loop {
             let next = node.next.load(Acquire);
             // SAFETY: type-stable.
@@ -332,12 +325,7 @@ impl<P: NodeMemory, S: PreemptionBounds> Queue<P, S> {
                 Err(_) => {}
             }
             // A waiter has swapped itself in and is a few instructions from linking itself.
-            polls += 1;
-            match polls {
-                _ if polls < POLLS_BEFORE_YIELD => P::pause(),
-                _ if polls < POLLS_BEFORE_SLEEP => P::yield_now(),
-                _ => P::sleep_shortly(&node.status),
-            }
+            delay.wait::<P>(&node.status);
         }
     }
 
