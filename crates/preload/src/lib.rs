@@ -8,6 +8,7 @@
 //! No function here changes `errno`: system calls bypass libc's wrappers.
 
 mod aliases;
+mod aligned;
 mod bpf_count;
 mod caller;
 mod cancel;
