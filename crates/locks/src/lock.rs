@@ -7,8 +7,10 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::contention::Contention;
 use crate::contention::biased_rw::{BiasedRw, Drain};
+use crate::contention::give_way::LATE_AFTER_NS;
 use crate::contention::rw::Share;
 use crate::contention::visible::VisibleReaders;
+use crate::load::context::OVERTAKEN_NS;
 use crate::load::{Context, LoadManager, ThreadState, Wait, WaitSummary};
 use crate::parking::eventcount::{Eventcount, WaitedLock};
 use crate::primitive::backoff::Backoff;
@@ -27,6 +29,10 @@ pub trait Process: VisibleReaders {
 
 /// Backoff of [`poll`], the same as that of [`ttas`](crate::contention::ttas).
 const POLL_BACKOFF_NS: (u64, u64) = (50, 10_000);
+
+/// Length of a wait from which on a reader that parks again reserves the lock: as long as a writer
+/// waits before it asks readers to give way.
+const OVERTAKEN_READER_NS: u64 = if cfg!(loom) { 0 } else { LATE_AFTER_NS };
 
 /// How long a pending wake-up keeps a thread awake: about the longest sleep for load.
 const PENDING_WAKE_NS: u64 = 100_000_000;
@@ -138,8 +144,11 @@ fn wait<P: Process, L: LoadManager>(
         // waiter if the lock is free.
         eventcount.pass_on(lock);
         if held {
-            let pending_wake_until = P::now() + PENDING_WAKE_NS;
-            process.set_thread_state(ThreadState { pending_wake_until, ..process.thread_state() });
+            process.set_thread_state(ThreadState {
+                pending_wake_until: P::now() + PENDING_WAKE_NS,
+                pending_wake_at: wait.key(),
+                ..process.thread_state()
+            });
         }
     }
     Acquired { held, wait: summary }
@@ -176,8 +185,8 @@ impl<P: Primitive, C: Contention> WaitedLock for WaitedMutex<'_, P, C> {
         self.state.set_parked_bit()
     }
 
-    fn can_reserve(&self) -> bool {
-        C::RESERVES
+    fn reserve_after(&self) -> Option<u64> {
+        C::RESERVES.then_some(OVERTAKEN_NS)
     }
 
     fn reserve(&self) {
@@ -238,8 +247,8 @@ pub fn acquire<P: Process, C: Contention, L: LoadManager>(
     })
 }
 
-/// Records that the calling thread releases a lock with parked waiters and has no pending wake-up
-/// left. Returns how many waiters to wake.
+/// Records that the calling thread releases a lock with parked waiters and, unless it has parked
+/// for another lock since, has no pending wake-up left. Returns how many waiters to wake.
 ///
 /// One waiter is enough, because it passes the wake-up on with its own release. But waiters that
 /// were requeued from a condition variable mostly just return from their wait, and a wake-up takes
@@ -254,7 +263,12 @@ fn record_wake<P: Process>(eventcount: &Eventcount<P>) -> u32 {
     let last_wake = P::now();
     let state = process.thread_state();
     let are_requeued = state.is_requeued_at(eventcount);
-    let woken = ThreadState { pending_wake_until: 0, last_wake, ..state };
+    let is_needed_elsewhere =
+        state.pending_wake_until > last_wake && state.pending_wake_at != P::address(eventcount);
+    let woken = match is_needed_elsewhere {
+        true => state,
+        false => ThreadState { pending_wake_until: 0, last_wake, ..state },
+    };
     if !are_requeued {
         process.set_thread_state(woken);
         return 1;
@@ -300,8 +314,8 @@ impl<P: VisibleReaders> WaitedLock for WaitedRwLock<'_, P> {
         self.lock.word().set_parked_bit()
     }
 
-    fn can_reserve(&self) -> bool {
-        self.share == Share::Write
+    fn reserve_after(&self) -> Option<u64> {
+        Some(if self.share == Share::Write { OVERTAKEN_NS } else { OVERTAKEN_READER_NS })
     }
 
     fn reserve(&self) {
@@ -360,8 +374,10 @@ pub fn acquire_shared<P: Process, L: LoadManager>(
         lock.attempt(share, &waited.drain, query)
     });
     let opens = lock.word().end_wait(share);
-    if opens || !acquired.held && share == Share::Write {
-        // If this was the last waiting writer, it may have reserved the lock for the next one.
+    let is_writer = share == Share::Write;
+    if opens || is_writer && !acquired.held || !is_writer && !lock.word().has_waiting_writer() {
+        // The last waiting writer may have reserved the lock for the next one, and a reader for
+        // itself.
         lock.word().drop_request();
     }
     if opens && !acquired.held {

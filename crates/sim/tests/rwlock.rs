@@ -77,36 +77,41 @@ fn writer_excludes_all_others_and_every_thread_ends() {
     }
 }
 
-/// The longest wait, in ns, of a writer beside seven readers whose sections overlap.
-fn longest_wait_of_writer(lock: &str) -> u64 {
+/// The longest wait, in ns, of one of `writers` writers beside seven readers whose sections overlap.
+fn longest_wait_of_writer(lock: &str, writers: u32) -> u64 {
     let mut machine = server("server-64");
     machine.topology.cores_per_cache = Count::new(12);
     machine.topology.contexts_per_core = Count::new(1);
     let mut simulation = Simulation::new(&machine, 1).expect("memory");
     let process = simulation.process();
     let shared = simulation.shared_lock(process, pair::named(lock).expect("a lock"));
-    let (longest, is_done) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+    let (longest, left) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(writers)));
     for reader in 0..7 {
-        let is_done = is_done.clone();
+        let left = left.clone();
         simulation.spawn(process, format!("reader {reader}"), move || {
             machine::set_activity(Activity::Work);
-            while !is_done.get() {
+            while left.get() != 0 {
                 shared.section(Share::Read, || machine::work(2_000));
             }
         });
     }
-    let (seen, ends) = (longest.clone(), is_done.clone());
-    simulation.spawn(process, "writer", move || {
-        machine::set_activity(Activity::Work);
-        for _ in 0..40 {
-            let begin = machine::now();
-            shared.section(Share::Write, || seen.set(seen.get().max(machine::now() - begin)));
-            machine::work(50_000);
-        }
-        ends.set(true);
-    });
+    for writer in 0..u64::from(writers) {
+        let (seen, left) = (longest.clone(), left.clone());
+        simulation.spawn(process, format!("writer {writer}"), move || {
+            machine::set_activity(Activity::Work);
+            for _ in 0..40 {
+                let begin = machine::now();
+                shared.section(Share::Write, || {
+                    seen.set(seen.get().max(machine::now() - begin));
+                    machine::work(2_000);
+                });
+                machine::work(50_000 + 37_000 * writer);
+            }
+            left.set(left.get() - 1);
+        });
+    }
     simulation.run(20_000_000_000).unwrap_or_else(|hang| panic!("{lock}: {hang}"));
-    assert!(is_done.get(), "{lock} is not finished:\n{}", simulation.threads());
+    assert!(left.get() == 0, "{lock} is not finished:\n{}", simulation.threads());
     longest.get()
 }
 
@@ -114,9 +119,13 @@ fn longest_wait_of_writer(lock: &str) -> u64 {
 #[test]
 fn wait_of_a_writer_beside_overlapping_readers_is_bounded() {
     for lock in ["default", "ttas+park", "ttas+none"] {
-        let longest = longest_wait_of_writer(lock);
-        println!("{lock}: {longest} ns");
-        assert!(longest <= LATE_AFTER_NS + GIVE_WAY_NS, "{lock}: {longest} ns");
+        for writers in 1..=3 {
+            let longest = longest_wait_of_writer(lock, writers);
+            println!("{lock}, {writers} writers: {longest} ns");
+            let before_it = u64::from(writers - 1) * 4_000; // their sections and releases
+            let bound = LATE_AFTER_NS + GIVE_WAY_NS + before_it;
+            assert!(longest <= bound, "{lock}, {writers} writers: {longest} ns");
+        }
     }
 }
 
@@ -192,6 +201,50 @@ fn write_for_long(lock: &str, writers: u32) -> (Vec<u64>, u64) {
     let waited: u64 = splits.map(|it| it.spinning_ns + it.inverted_ns).sum();
     let all = sections.iter().sum::<u64>();
     (sections, waited / all)
+}
+
+/// The longest wait, in ns, of two readers beside a writer that takes the lock again at once, with
+/// sections of `section_ns`.
+fn longest_wait_of_reader(lock: &str, section_ns: u64) -> u64 {
+    let mut machine = server("server-64");
+    machine.topology.cores_per_cache = Count::new(4);
+    machine.topology.contexts_per_core = Count::new(1);
+    let mut simulation = Simulation::new(&machine, 1).expect("memory");
+    let process = simulation.process();
+    let shared = simulation.shared_lock(process, pair::named(lock).expect("a lock"));
+    let (longest, left) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(2)));
+    for reader in 0..2 {
+        let (seen, left) = (longest.clone(), left.clone());
+        simulation.spawn(process, format!("reader {reader}"), move || {
+            machine::set_activity(Activity::Work);
+            for _ in 0..20 {
+                let begin = machine::now();
+                shared.section(Share::Read, || seen.set(seen.get().max(machine::now() - begin)));
+                machine::work(300_000);
+            }
+            left.set(left.get() - 1);
+        });
+    }
+    let others = left.clone();
+    simulation.spawn(process, "writer", move || {
+        machine::set_activity(Activity::Work);
+        while others.get() != 0 {
+            shared.section(Share::Write, || machine::work(section_ns));
+        }
+    });
+    simulation.run(20_000_000_000).unwrap_or_else(|hang| panic!("{lock}: {hang}"));
+    assert!(left.get() == 0, "{lock} is not finished:\n{}", simulation.threads());
+    longest.get()
+}
+
+/// A reader that parks before each release, and wakes only after the writer has the lock again.
+#[test]
+fn reader_enters_beside_a_writer_that_takes_the_lock_again_at_once() {
+    for section_ns in [200_000, 2_000_000] {
+        let longest = longest_wait_of_reader("default", section_ns);
+        println!("sections of {section_ns} ns: {longest} ns");
+        assert!(longest <= 2 * LATE_AFTER_NS + 3 * section_ns, "{section_ns}: {longest} ns");
+    }
 }
 
 #[test]

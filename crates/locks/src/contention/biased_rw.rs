@@ -197,7 +197,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
             match share {
                 Share::Read => self.word.give_way_now(|| self.is_biased()),
                 Share::ReadAfterWriters => (), // it waits for the writer anyway
-                Share::Write => self.word.give_way_to_writer(),
+                Share::Write => self.word.give_way_to_waiter(),
             }
         }
     }
@@ -342,21 +342,23 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     /// Contends until the lock is acquired or `turn` says to leave.
     pub fn attempt(&self, share: Share, drain: &Drain, turn: &mut impl Turn) -> Outcome {
         match share {
-            Share::Write => self.word.attempt_by(share, turn, || {
-                self.try_write(drain) || drain.late.is_late(P::now()) && self.ask_readers(drain)
-            }),
+            Share::Write => self
+                .word
+                .attempt_by(share, turn, || self.try_write(drain) || self.ask_readers(drain)),
             Share::Read | Share::ReadAfterWriters => self.word.attempt(share, turn),
         }
     }
 
-    /// Asks readers to give way. Returns whether the caller, a writer, holds the lock.
-    #[cold]
+    /// Asks readers to give way if it is time to. Returns whether the caller, a writer, holds the
+    /// lock.
     fn ask_readers(&self, drain: &Drain) -> bool {
-        if self.word.is_written() {
+        let (now, is_written) = (P::now(), self.word.is_written());
+        let is_late = drain.late.is_late(now);
+        if is_written && is_late {
             drain.late.postpone();
-            return false;
         }
-        self.word.insist(drain.deadline, || self.try_write(drain))
+        let asks = !is_written && (drain.late.take_owed(now) || is_late);
+        asks && self.word.insist(drain.deadline, || self.try_write(drain))
     }
 
     /// Whether a release must look for a published hold first (Invariant 4).

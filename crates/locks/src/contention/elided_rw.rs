@@ -155,6 +155,7 @@ impl<P: Primitive> Section<'_, P> {
     fn lock_at_once(&self) -> bool {
         let takes = (self.learnt().only_takes_lock() || self.is_skipped())
             && !P::in_transaction()
+            && !self.0.lock.has_request()
             && self.0.lock.try_acquire(self.1);
         if takes {
             self.record_locked(self.learnt());
@@ -212,7 +213,8 @@ impl<P: Primitive> ElidedRw<P> {
         Section(self, share).elide_at_once()
     }
 
-    /// Takes the lock if elision is not worthwhile. Returns false if that needs more than one try.
+    /// Takes the lock if elision is not worthwhile. Returns false if that needs more than one try, or
+    /// if the caller must give way.
     #[inline]
     pub fn lock_at_once(&self, share: Share) -> bool {
         Section(self, share).lock_at_once()

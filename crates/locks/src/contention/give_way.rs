@@ -7,8 +7,8 @@
 //!
 //! A reader gives way for a bounded time, and then drops the request and enters. While the lock may
 //! be held, the bound is [`GIVE_WAY_NS`]: the writer may be waiting for this very reader, directly
-//! or through other readers. Once no thread holds the lock, and no bias hides a reader, the bound
-//! is [`RESERVED_NS`]: the writer may lack a processor, or may be gone. A writer with a request
+//! or through other readers. Once no thread holds the lock, no bias hides a reader, and a writer
+//! polls, the bound is [`RESERVED_NS`]: the writer may lack a processor. A writer with a request
 //! does not ask its load manager.
 //!
 //! If the readers' sections take no longer than [`GIVE_WAY_NS`], a writer thus waits for at most
@@ -19,10 +19,11 @@
 //! Readers of a lock that prefers writers do not enter past them. Tries and timed acquisitions do
 //! not give way.
 //!
-//! **Behind a writer,** a late writer does not ask readers, because that writer's release wakes it.
-//! But while it wakes, the last writer may have taken the lock again. A writer that this has kept
-//! out for long [reserves](crate::load::Wait::park) the lock, by the same request: a writer that
-//! arrives leaves the free lock alone for [`WRITER_GIVES_WAY_NS`], or until the request ends.
+//! **Behind a writer,** a late writer asks readers once that writer has released the lock, whose
+//! release wakes it. But while it wakes, the last writer may have taken the lock again. A writer or
+//! reader that this has kept out for long [reserves](crate::load::Wait::park) the lock, by the same
+//! request: a writer that arrives leaves the free lock alone for [`WRITER_GIVES_WAY_NS`], or until
+//! the request ends.
 
 use core::cell::Cell;
 
@@ -45,17 +46,13 @@ const POSTPONED_NS: u64 = 16 * LATE_AFTER_NS;
 /// takes the lock a second time by as much.
 pub const GIVE_WAY_NS: u64 = 1_000_000;
 
-/// Longest time for which a reader gives way once no thread can hold the lock, and for which a
-/// writer keeps its request: some time slices, because either may lack a processor.
+/// Longest time for which a reader gives way once only a polling writer can be about to take the
+/// lock, and for which a writer keeps its request: some time slices, because either may lack a
+/// processor.
 const RESERVED_NS: u64 = 20_000_000;
 
 /// Longest time for which a writer gives way, some wake-ups: the lock is idle meanwhile.
 const WRITER_GIVES_WAY_NS: u64 = 100_000;
-
-/// Longest time for which a reader gives way to a writer.
-fn limit(may_be_held: bool) -> u64 {
-    if may_be_held { GIVE_WAY_NS } else { RESERVED_NS }
-}
 
 /// A thread that gives way or insists polls for this time. Then it sleeps for this time between two
 /// looks.
@@ -68,11 +65,17 @@ pub(super) struct LateWriter {
     /// The time of the last request or, before the first, of the first call; 0 before that.
     since: Cell<u64>,
     length: Cell<u64>,
+    /// Whether a request has become due behind a writer, and has not been made.
+    is_owed: Cell<bool>,
 }
 
 impl Default for LateWriter {
     fn default() -> Self {
-        LateWriter { since: Cell::new(0), length: Cell::new(LATE_AFTER_NS) }
+        LateWriter {
+            since: Cell::new(0),
+            length: Cell::new(LATE_AFTER_NS),
+            is_owed: Cell::new(false),
+        }
     }
 }
 
@@ -90,9 +93,19 @@ impl LateWriter {
         is_late
     }
 
-    /// Makes the next request due soon, instead of one that was due behind a writer.
+    /// Puts a request off that is due behind a writer: the next look is soon.
     pub(super) fn postpone(&self) {
+        self.is_owed.set(true);
         self.length.set(self.length.get().min(POSTPONED_NS));
+    }
+
+    /// Whether a request was put off. If so, it counts as made `now`.
+    pub(super) fn take_owed(&self, now: u64) -> bool {
+        let is_owed = self.is_owed.replace(false);
+        if is_owed {
+            self.since.set(now);
+        }
+        is_owed
     }
 
     pub(super) fn late_at(&self) -> u64 {
@@ -131,12 +144,18 @@ impl<P: VisibleReaders> RwWord<P> {
         is_released
     }
 
-    /// Waits until a writer has taken the lock. After [`GIVE_WAY_NS`] beside other readers, which a
-    /// bias may hide, or [`RESERVED_NS`] without any, drops the request instead.
+    /// Longest time for which a reader gives way to a writer.
+    fn limit(&self, is_biased: bool) -> u64 {
+        let waits_for_writer_only = !self.is_locked() && !is_biased && self.has_contender();
+        if waits_for_writer_only { RESERVED_NS } else { GIVE_WAY_NS }
+    }
+
+    /// Waits until a writer has taken the lock. After [`GIVE_WAY_NS`], or [`RESERVED_NS`] if only a
+    /// polling writer is left, drops the request instead. A bias may hide other readers.
     #[cold]
     pub(super) fn give_way_now(&self, is_biased: impl Fn() -> bool) {
         self.poll(RESERVED_NS, |waited| {
-            let is_over = waited >= limit(self.is_locked() || is_biased());
+            let is_over = waited >= self.limit(is_biased());
             if is_over {
                 self.drop_request();
             }
@@ -144,10 +163,10 @@ impl<P: VisibleReaders> RwWord<P> {
         });
     }
 
-    /// Waits until a writer has taken the lock that one has asked for, but no longer than
+    /// Waits until a waiter has taken the lock that one has asked for, but no longer than
     /// [`WRITER_GIVES_WAY_NS`].
     #[cold]
-    pub(super) fn give_way_to_writer(&self) {
+    pub(super) fn give_way_to_waiter(&self) {
         self.poll(WRITER_GIVES_WAY_NS, |waited| {
             let is_over = waited >= WRITER_GIVES_WAY_NS;
             (is_over || !self.has_request() || self.is_locked()).then_some(())
@@ -184,6 +203,7 @@ mod tests {
     use crate::contention::rw::Share;
     use crate::parking::eventcount::Eventcount;
     use crate::primitive::Native;
+    use crate::primitive::turn::Outcome;
 
     /// Takes the lock as a reader that gives way.
     fn read(lock: &BiasedRw<'_, Native>) -> bool {
@@ -212,8 +232,11 @@ mod tests {
         let writer = LateWriter::default();
         writer.length.set(LONGEST_INTERVAL_NS);
         assert!(!writer.is_late(1) && writer.is_late(1 + LONGEST_INTERVAL_NS));
+        assert!(!writer.take_owed(LONGEST_INTERVAL_NS));
         writer.postpone();
         assert_eq!(writer.late_at(), 1 + LONGEST_INTERVAL_NS + POSTPONED_NS);
+        assert!(writer.take_owed(2 * LONGEST_INTERVAL_NS) && !writer.take_owed(u64::MAX));
+        assert_eq!(writer.late_at(), 2 * LONGEST_INTERVAL_NS + POSTPONED_NS);
     }
 
     #[test]
@@ -269,7 +292,19 @@ mod tests {
             true
         });
         assert!(asked.get() > 0 && !word.has_request());
-        assert!(limit(true) < limit(false));
+    }
+
+    #[test]
+    fn reader_gives_way_for_long_only_if_nobody_but_a_polling_writer_is_left() {
+        let word = RwWord::<Native>::unlocked();
+        assert_eq!(word.limit(false), GIVE_WAY_NS, "the writer may sleep, or be gone");
+        word.request();
+        let outcome =
+            word.attempt_by(Share::Write, &mut |_: u64| unreachable!("the lock is free"), || {
+                assert_eq!([false, true].map(|it| word.limit(it)), [RESERVED_NS, GIVE_WAY_NS]);
+                word.try_acquire(Share::Write)
+            });
+        assert_eq!((outcome, word.limit(false)), (Outcome::Acquired, GIVE_WAY_NS));
     }
 
     #[test]

@@ -127,7 +127,9 @@ impl<P: Primitive> RwWord<P> {
     /// Acquires a free lock that a writer has asked for. The request ends, whoever made it.
     #[cold]
     fn take_urgent(&self) -> bool {
-        self.word.compare_exchange(URGENT, WRITER, Acquire, Relaxed).is_ok()
+        // Another thread may end the request at this moment.
+        let written = |seen: u32| (seen & !URGENT == 0).then_some(WRITER);
+        self.word.modify(Acquire, Relaxed, written).is_ok()
     }
 
     /// Asks others to give way to a waiting writer.

@@ -14,10 +14,12 @@ const PORTION_NS: u64 = 50_000;
 
 /// Length of a wait from which on the thread counts as overtaken: some time slices. Shorter waits
 /// leave the lock to threads that run.
-pub(super) const OVERTAKEN_NS: u64 = if cfg!(loom) { 0 } else { 10_000_000 };
+pub(crate) const OVERTAKEN_NS: u64 = if cfg!(loom) { 0 } else { 10_000_000 };
 
 /// Sections with a longer mean time per acquisition are long. A waiter polls through short
-/// sections, and a reserved lock would be idle for several of them while its waiter wakes.
+/// sections, and a reserved lock would be idle for several of them while its waiter wakes. (Who
+/// waits for a reader-writer lock, which does not count acquisitions, parks only if a section takes
+/// tens of microseconds.)
 const LONG_SECTION_NS: u64 = 50_000;
 
 /// State of a thread that outlives a wait. All zeroes in a new thread.
@@ -31,6 +33,8 @@ pub struct ThreadState {
     /// Time until which the thread, as far as it knows, may hold a lock with parked waiters; 0 if
     /// it holds none.
     pub pending_wake_until: u64,
+    /// The key of that lock.
+    pub pending_wake_at: u64,
     /// When the thread last released a lock with parked waiters.
     pub last_wake: u64,
     /// The key of the lock for which the thread last waited while others needed it; 0 if none did.
@@ -210,10 +214,10 @@ impl<X: Context> Wait<'_, X> {
     ///
     /// Until a parked waiter wakes, the last holder may have taken the lock again. If sections are
     /// longer than the waiter polls, this would repeat with each release. So if a thread parks
-    /// again after [`OVERTAKEN_NS`], the next release reserves the lock for the waiter that it
-    /// wakes. This waiter's own release then does the same.
+    /// again after [`OVERTAKEN_NS`], or what the lock says, the next release reserves the lock for
+    /// the waiter that it wakes. This waiter's own release then does the same.
     pub fn park(&self) -> bool {
-        if self.lock.can_reserve() && self.is_overtaken() {
+        if self.lock.reserve_after().is_some_and(|after| self.is_overtaken(after)) {
             self.reserve();
         }
         let ends = [self.deadline, self.lock.retry_at()];
@@ -225,15 +229,15 @@ impl<X: Context> Wait<'_, X> {
         true
     }
 
-    /// Whether the thread has parked before in this wait, and both the wait and the sections since
-    /// the first park are long.
-    fn is_overtaken(&self) -> bool {
+    /// Whether the thread has parked before in this wait, the wait has lasted for `after`
+    /// nanoseconds, and the sections since the first park are long.
+    fn is_overtaken(&self, after: u64) -> bool {
         let (now, acquisitions) = (X::Machine::now(), self.lock.watched_acquisitions());
         let parked = self.parked.replace(self.parked.get().or(Some((now, acquisitions))));
         // A model explores a reservation at a first park, too.
         let Some((since, before)) = parked else { return cfg!(loom) };
         let sections = acquisitions.zip(before).map_or(0, |(now, before)| now.wrapping_sub(before));
-        now.saturating_sub(self.begin) >= OVERTAKEN_NS
+        now.saturating_sub(self.begin) >= after
             && now.saturating_sub(since) >= u64::from(sections) * LONG_SECTION_NS
     }
 

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use super::context::OVERTAKEN_NS;
 use super::{Context, LoadControl, ThreadState, Wait};
 use crate::parking::eventcount::{Eventcount, WaitedLock};
 use crate::primitive::Native;
@@ -77,8 +78,8 @@ impl WaitedLock for Busy {
         true
     }
 
-    fn can_reserve(&self) -> bool {
-        !self.cannot_be_reserved
+    fn reserve_after(&self) -> Option<u64> {
+        (!self.cannot_be_reserved).then_some(OVERTAKEN_NS)
     }
 
     fn reserve(&self) {

@@ -20,8 +20,9 @@
 //! their waiters have not run yet to end them.
 //!
 //! *Not* guaranteed: a holder is unknown for the nanoseconds before it writes its id beside the
-//! lock. When a thread that holds two locks with parked waiters releases one, the pins for both are
-//! void. A thread that waits for a lock without a recorded holder pins no thread.
+//! lock. When a thread that holds two locks with parked waiters releases the one for which it
+//! parked last, or has parked for neither, the pins for both are void. A thread that waits for a
+//! lock without a recorded holder pins no thread.
 //!
 //! **Memory orderings.** The fences of Invariant 1; the counts are relaxed.
 

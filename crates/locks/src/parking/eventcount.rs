@@ -42,9 +42,10 @@ pub trait WaitedLock {
     fn try_lock(&self) -> bool;
     /// Sets the parked bit if the lock is held; returns false if it is free.
     fn set_parked_bit(&self) -> bool;
-    /// Whether the lock can be reserved.
-    fn can_reserve(&self) -> bool {
-        false
+    /// Length of a wait from which on a waiter that parks again reserves the lock; `None` if the
+    /// lock cannot be reserved.
+    fn reserve_after(&self) -> Option<u64> {
+        None
     }
     /// If the lock is held and can be reserved, makes the next release reserve it for the waiter
     /// that the release wakes, for a bounded time.
@@ -156,13 +157,13 @@ impl<P: Primitive> Eventcount<P> {
         P::unpark(self.unlock(clear, unlock), count);
     }
 
-    /// As [`release`](Self::release), for a lock that several threads can share: wakes a parker that
-    /// wants it for itself, and all that share it.
+    /// As [`release`](Self::release), for a lock that several threads can share: wakes all parkers
+    /// that share it, and then one that wants it for itself.
     #[cold]
     pub(crate) fn release_shared(&self, clear: impl FnMut(), unlock: impl FnMut() -> bool) {
         let word = self.unlock(clear, unlock);
-        P::unpark_kind(Kind::Exclusive, word, 1);
         P::unpark_kind(Kind::Shared, word, u32::MAX);
+        P::unpark_kind(Kind::Exclusive, word, 1);
     }
 
     /// Releases the lock, and returns the address of the word that parkers sleep on.
