@@ -80,6 +80,10 @@ TEST = $(1) $(CARGO) test --release --no-fail-fast $(USUAL_PACKAGES) \
 unexport CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR
 IN_TARGET := --target-dir target
 
+# Tests run cargo, too, which reads the variable.
+build-tests build-tests-all $(subst +, ,$(TESTS) $(TESTS_ALL)) soak validate-elision: \
+	export CARGO_TARGET_DIR := $(CURDIR)/target
+
 # Prerequisites are steps in order: packages, build, installation.
 .NOTPARALLEL:
 
@@ -354,7 +358,8 @@ patched:
 # Continues an interrupted run. Without hardware transactions, it omits the elided lock and says so.
 bench-patched: patched
 	@scripts/setup.sh scripts/packages-syncchar.txt
-	$(CARGO) build --release -p unconvoy-cli -p unconvoy-preload -p unconvoy-plugin-user
+	$(CARGO) build $(IN_TARGET) --release -p unconvoy-cli -p unconvoy-preload \
+		-p unconvoy-plugin-user
 	scripts/bench-patched.py --out .bench-patched
 
 # The papers' figures on simulated machines, one to two hours per seed on two processors; SEEDS=5

@@ -4,7 +4,9 @@
 set -eu
 
 out=$1
+# The variable overrides a user's configuration of cargo.
 built=${CARGO_TARGET_DIR:-target}
+export CARGO_TARGET_DIR="$built"
 scripts/setup.sh scripts/packages-mutexes.txt
 cargo rustc --quiet --release -p unconvoy --lib --features capi --crate-type staticlib
 cargo build --quiet --release -p unconvoy-bench --example mutexes

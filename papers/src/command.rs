@@ -195,6 +195,7 @@ struct Making<'a> {
 
 /// Makes the figures one by one. Only Ctrl-C and inconsistent data stop the figures that follow.
 fn make_each(figures: &[&Figure], making: &Making) -> anyhow::Result<()> {
+    making.check_full_records(figures)?;
     let mut failed = Vec::new();
     for figure in figures {
         match making.make(figure) {
@@ -219,24 +220,67 @@ impl Making<'_> {
         self.how.out.as_deref().unwrap_or(Path::new("."))
     }
 
+    /// Path of the figure's drawings, without extension.
+    fn base(&self, figure: &Figure) -> PathBuf {
+        self.plot.clone().unwrap_or_else(|| self.directory().join(figure.name))
+    }
+
+    fn how_simulated<'a>(&self, base: &'a Path) -> How<'a> {
+        How {
+            size: if self.how.quick { Size::Reduced } else { Size::Full },
+            seeds: (0..self.how.seeds)
+                .map(|number| self.how.seed.wrapping_add(number.into()))
+                .collect(),
+            jobs: self.how.jobs,
+            resume: self.resume,
+            base,
+            json: self.json.clone(),
+        }
+    }
+
+    /// Rejects quick versions that would replace full records, which took hours.
+    fn check_full_records(&self, figures: &[&Figure]) -> anyhow::Result<()> {
+        if !self.how.quick {
+            return Ok(());
+        }
+        let mut replaced = figures.iter().flat_map(|figure| self.replaced_full_records(figure));
+        let Some(first) = replaced.next() else { return Ok(()) };
+        Err(Usage::of(anyhow!(messages::full_records_replaced(&first, replaced.count()))))
+    }
+
+    /// The full records that a quick version of the figure would replace. `--resume` keeps complete
+    /// native ones.
+    fn replaced_full_records(&self, figure: &Figure) -> Vec<PathBuf> {
+        match &figure.made {
+            Made::Simulated(simulated) => {
+                let base = self.base(figure);
+                let how = self.how_simulated(&base);
+                simulated::replaced_full_record(figure, simulated, &how).into_iter().collect()
+            }
+            Made::Native(native) => {
+                let path = |words: &&[&str]| self.record(&record_name(figure, native, words[0]));
+                let is_replaced = |record: &PathBuf| {
+                    let is_kept = |is_complete: bool| self.resume && is_complete;
+                    state(record).is_some_and(|is_complete| !is_kept(is_complete))
+                        && !is_quick(record)
+                };
+                native.benchmarks.iter().map(path).filter(is_replaced).collect()
+            }
+        }
+    }
+
+    /// Path of the native record `name`.
+    fn record(&self, name: &str) -> PathBuf {
+        with_suffix(&self.directory().join(name), ".json")
+    }
+
     fn make(&self, figure: &Figure) -> anyhow::Result<()> {
         let directory = self.directory();
         std::fs::create_dir_all(directory).with_context(|| messages::cannot_create(directory))?;
-        let base = self.plot.clone().unwrap_or_else(|| directory.join(figure.name));
+        let base = self.base(figure);
         match &figure.made {
             Made::Simulated(simulated) => {
-                let size = if self.how.quick { Size::Reduced } else { Size::Full };
-                let how = How {
-                    size,
-                    seeds: (0..self.how.seeds)
-                        .map(|number| self.how.seed.wrapping_add(number.into()))
-                        .collect(),
-                    jobs: self.how.jobs,
-                    resume: self.resume,
-                    base: &base,
-                    json: self.json.clone(),
-                };
-                simulated::make(figure, simulated, &how)
+                simulated::make(figure, simulated, &self.how_simulated(&base))
             }
             Made::Native(native) => {
                 let records =
@@ -267,12 +311,9 @@ impl Making<'_> {
         words: &[&str],
     ) -> anyhow::Result<PathBuf> {
         let benchmark = words[0];
-        let name = match native.benchmarks {
-            [_] => figure.name.to_string(),
-            _ => format!("{}-{benchmark}", figure.name),
-        };
+        let name = record_name(figure, native, benchmark);
         let base = self.directory().join(&name);
-        let record = with_suffix(&base, ".json");
+        let record = self.record(&name);
         if self.is_kept(&name, &record) {
             return Ok(record);
         }
@@ -307,6 +348,14 @@ impl Making<'_> {
         }
         bench::measure(words)?;
         Ok(record)
+    }
+}
+
+/// Name of a benchmark's record, without extension.
+fn record_name(figure: &Figure, native: &Native, benchmark: &str) -> String {
+    match native.benchmarks {
+        [_] => figure.name.to_string(),
+        _ => format!("{}-{benchmark}", figure.name),
     }
 }
 
@@ -354,5 +403,27 @@ mod tests {
         assert!(!is_kept(false, true, json!({ "runs": 2 })), "bump");
         assert!(is_kept(false, true, json!({ "runs": 2, "seconds": 1.0 })), "the user's choice");
         assert!(!is_kept(false, false, full));
+    }
+
+    #[test]
+    fn quick_version_that_would_replace_a_full_native_record_is_rejected() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let figures: Vec<&Figure> =
+            FIGURES.iter().filter(|figure| figure.name == "asplos-9").collect();
+        let is_rejected = |quick, resume, complete, runs: u32| {
+            let record = json!({ "complete": complete,
+                "parameters": { "runs": runs, "seconds": if runs == 2 { 0.2 } else { 1.0 } } });
+            let path = directory.path().join("asplos-9.json");
+            std::fs::write(path, record.to_string()).expect("written");
+            let out = Some(directory.path().to_path_buf());
+            let how = Options { out, quick, seed: 1, seeds: 1, jobs: None, data: None };
+            let making = Making { how: &how, resume, plot: None, json: None };
+            making.check_full_records(&figures).is_err()
+        };
+        assert!(is_rejected(true, false, true, 5), "a complete record");
+        assert!(is_rejected(true, true, false, 5), "an interrupted one");
+        assert!(!is_rejected(true, true, true, 5), "--resume keeps the record");
+        assert!(!is_rejected(true, false, true, 2), "quick results");
+        assert!(!is_rejected(false, false, true, 5), "full ones replace full ones");
     }
 }

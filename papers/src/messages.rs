@@ -51,6 +51,16 @@ pub(crate) fn record_is_quick(name: &str, record: &Path) -> String {
     format!("{name}: {} is of a quick version; measuring all again", record.display())
 }
 
+/// A quick version would replace the full record `first` and `others` more.
+pub(crate) fn full_records_replaced(first: &Path, others: usize) -> String {
+    let more = if others == 0 { String::new() } else { format!(" and {others} more") };
+    format!(
+        "--quick would replace full results: {}{more}\n  \
+         name another directory with --out, or remove them",
+        first.display()
+    )
+}
+
 /// An output directory that cannot be made.
 pub(crate) fn cannot_create(directory: &Path) -> String {
     format!("cannot create {}", directory.display())
@@ -245,6 +255,7 @@ mod tests {
             see_published("sim-asplos-8"),
             record_kept("asplos-9", path),
             record_is_quick("asplos-9", path),
+            full_records_replaced(path, 6),
             cannot_create(directory),
             cannot_read(path),
             cannot_start(Path::new("/usr/bin/unconvoy-sched-ext")),

@@ -58,6 +58,9 @@ pub struct Stored {
     /// Fingerprint of the cells; see [`crate::figure::Simulated::fingerprint`].
     #[serde(default)]
     pub plan: Option<String>,
+    /// Whether the results are of a quick version.
+    #[serde(default)]
+    pub quick: bool,
     /// Whether every cell was simulated with every seed, or failed.
     pub complete: bool,
     /// Errors of the cells that failed.

@@ -139,6 +139,7 @@ fn merged_seed_comes_from_the_record_that_has_its_results() {
         seed: seeds[0].0,
         seeds: seeds.iter().map(|&(seed, _)| seed).collect(),
         plan: None,
+        quick: false,
         complete: false,
         failures: Vec::new(),
         results: joined(seeds),

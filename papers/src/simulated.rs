@@ -37,6 +37,13 @@ pub struct How<'a> {
     pub json: Option<PathBuf>,
 }
 
+impl How<'_> {
+    /// Path of the record.
+    fn record(&self) -> PathBuf {
+        self.json.clone().unwrap_or_else(|| with_suffix(self.base, ".json"))
+    }
+}
+
 /// Format of the record. Records before the second had one seed, and no schema.
 const SCHEMA: &str = "unconvoy-figure-2";
 
@@ -55,6 +62,9 @@ struct Record<'a> {
     figure: &'a str,
     /// Fingerprint of the cells; null if the record was made from others.
     plan: Option<&'a str>,
+    /// Whether the results are of a quick version.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    quick: bool,
     complete: bool,
     failures: &'a [String],
     /// Parameters that differ from the paper's.
@@ -79,6 +89,7 @@ struct SoFar<'a> {
     complete: bool,
     unconvoy: String,
     plan: Option<String>,
+    quick: bool,
 }
 
 /// Simulates the figure, prints its claims, and writes record and drawings. The record is rewritten
@@ -88,7 +99,7 @@ struct SoFar<'a> {
 ///
 /// Fails if a point fails, a file cannot be written, or a signal arrives.
 pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result<()> {
-    let json = how.json.clone().unwrap_or_else(|| with_suffix(how.base, ".json"));
+    let json = how.record();
     let plan = simulated.fingerprint(how.size);
     let stored = how.resume.then(|| usable(figure, &json, &plan, &how.seeds)).flatten();
     if let Some(stored) = &stored
@@ -113,6 +124,7 @@ pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result
         complete: false,
         unconvoy: env!("CARGO_PKG_VERSION").to_string(),
         plan: Some(plan),
+        quick: how.size == Size::Reduced,
     });
     let mut ended = Ended { complete: true, ..Ended::default() };
     for (number, &seed) in seeds.iter().enumerate() {
@@ -176,6 +188,7 @@ pub fn redraw(
         complete: stored.iter().all(|stored| stored.complete),
         unconvoy: first.unconvoy.clone(),
         plan: first.plan.clone(),
+        quick: stored.iter().any(|stored| stored.quick),
     };
     so_far.write(base, &with_suffix(base, ".json"))
 }
@@ -185,17 +198,33 @@ fn short_name(figure: &Figure) -> &'static str {
     figure.name.trim_start_matches("sim-")
 }
 
-/// The earlier record, if its results can be used: of the same plan and version. A record from
-/// before records named their plan cannot be extended, but is kept if nothing is missing.
+/// The full record that a quick version of the figure would replace, if there is one. A record from
+/// before records named their size counts as full, unless it has the quick version's plan.
+pub fn replaced_full_record(figure: &Figure, simulated: &Simulated, how: &How) -> Option<PathBuf> {
+    let json = how.record();
+    let stored = Stored::read(&json).ok()?;
+    let quick_plan = simulated.fingerprint(Size::Reduced);
+    let is_quick = stored.quick || stored.plan.as_ref() == Some(&quick_plan);
+    let is_kept = how.resume && is_usable(figure, &stored, &quick_plan, &how.seeds);
+    (!is_quick && !is_kept).then_some(json)
+}
+
+/// The earlier record, if its results can be used.
 fn usable(figure: &Figure, json: &Path, plan: &str, seeds: &[u64]) -> Option<Stored> {
     let stored = Stored::read(json).ok()?;
-    let is_same = stored.figure == short_name(figure)
-        && stored.unconvoy == env!("CARGO_PKG_VERSION")
-        && stored.plan.as_ref().map_or_else(|| stored.has_all(seeds), |known| known == plan);
-    if !is_same {
+    let is_usable = is_usable(figure, &stored, plan, seeds);
+    if !is_usable {
         complain(&messages::record_of_another_plan(figure.name, json));
     }
-    is_same.then_some(stored)
+    is_usable.then_some(stored)
+}
+
+/// Whether a record is of the same plan and version. A record from before records named their plan
+/// cannot be extended, but is kept if nothing is missing.
+fn is_usable(figure: &Figure, stored: &Stored, plan: &str, seeds: &[u64]) -> bool {
+    stored.figure == short_name(figure)
+        && stored.unconvoy == env!("CARGO_PKG_VERSION")
+        && stored.plan.as_ref().map_or_else(|| stored.has_all(seeds), |known| known == plan)
 }
 
 fn is_of(result: &Result, cell: &Cell) -> bool {
@@ -221,6 +250,7 @@ impl SoFar<'_> {
             seconds: None,
             figure: short_name(self.figure),
             plan: self.plan.as_deref(),
+            quick: self.quick,
             complete: self.complete,
             failures: &self.failures,
             changes: self.simulated.changes.iter().map(ToString::to_string).collect(),

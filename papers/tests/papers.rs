@@ -70,6 +70,26 @@ fn simulated_figure_has_a_record_that_resume_keeps() {
 }
 
 #[test]
+fn quick_version_that_would_replace_full_results_is_rejected() {
+    let stage = Stage::new();
+    papers(&stage, "run sim-syncchar-6 --quick --out f").success();
+    // A full version takes minutes. Its record differs in these two.
+    let quick = stage.read("f/sim-syncchar-6.json");
+    let full = quick.replace("  \"quick\": true,\n", "").replace("\"plan\": \"", "\"plan\": \"0");
+    assert!(full.len() < quick.len() && !full.contains("\"quick\""), "{quick}");
+    stage.write("f/sim-syncchar-6.json", &full);
+    for command in ["run sim-syncchar-6", "run sim-syncchar-6 --resume", "all", "all simulated"] {
+        let words = command.split(' ').chain(["--quick", "--out", "f"]);
+        let made = stage.unconvoy().arg("papers").args(words).timeout(Duration::from_secs(60));
+        made.assert()
+            .code(2)
+            .stderr(contains("f/sim-syncchar-6.json\n").and(contains("another directory")));
+    }
+    assert_eq!(stage.read("f/sim-syncchar-6.json"), full);
+    papers(&stage, "run sim-syncchar-6 --quick --out g").success();
+}
+
+#[test]
 fn unwritable_record_is_rejected_before_simulation() {
     let stage = Stage::new();
     stage.write("file", "");

@@ -7,15 +7,24 @@ use std::os::unix::fs::PermissionsExt;
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
-use stage::Stage;
+use stage::{Running, Stage};
 
 #[test]
 fn doctor_lists_every_check_and_exits_0() {
     let stage = Stage::new();
     let assert = stage.unconvoy().arg("doctor").assert().success();
     let text = String::from_utf8(assert.get_output().stdout.clone()).unwrap();
-    for name in ["library", "processors", "load sensor", "BPF", "elided locks", "predict", "sched"]
-    {
+    for name in [
+        "library",
+        "processors",
+        "load sensor",
+        "run --sensor bpf",
+        "profile --pid",
+        "profile --kernel",
+        "elided locks",
+        "predict",
+        "sched",
+    ] {
         let answers = |answer: &str| text.contains(&format!(" {answer:<4} {name} "));
         assert!(answers("yes") || answers("no"), "{name}: {text}");
     }
@@ -33,14 +42,39 @@ fn missing_parts_have_their_remedy() {
         .env("UNCONVOY_SCHED_EXT", &missing)
         .assert()
         .success();
-    let found: Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
     for (name, remedy) in
         [("library", "unconvoy-preload"), ("predict", "plugin-user"), ("sched", "sched-ext")]
     {
-        let checks = found["checks"].as_array().unwrap();
-        let check = checks.iter().find(|check| check["name"] == name).unwrap();
+        let check = check(&assert.get_output().stdout, name);
         assert_eq!(check["works"], false, "{check}");
         assert!(check["detail"].as_str().unwrap().contains(remedy), "{check}");
+    }
+}
+
+/// The check `name` in the output of `doctor --json`.
+fn check(text: &[u8], name: &str) -> Value {
+    let found: Value = serde_json::from_slice(text).unwrap();
+    let checks = found["checks"].as_array().unwrap();
+    checks.iter().find(|check| check["name"] == name).unwrap().clone()
+}
+
+/// The sensor's BPF programs need less than those of `profile`.
+#[test]
+fn check_of_a_profile_agrees_with_that_profile() {
+    let stage = Stage::new();
+    let asleep = Running(std::process::Command::new("sleep").arg("300").spawn().unwrap());
+    let id = asleep.0.id().to_string();
+    let of_process = ["--pid", id.as_str()];
+    let doctor = stage.unconvoy().args(["doctor", "--json"]).output().unwrap();
+    for (name, of) in [("profile --pid", &of_process[..]), ("profile --kernel", &["--kernel"][..])]
+    {
+        let check = check(&doctor.stdout, name);
+        let words = ["--seconds", "0.2", "-o", "p.locks"];
+        let run = stage.unconvoy().arg("profile").args(of).args(words).output().unwrap();
+        let complaint = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(check["works"], complaint.contains("recording "), "{check}: {complaint}");
+        let detail = check["detail"].as_str().unwrap();
+        assert!(check["works"] == true || complaint.contains(detail), "{check}: {complaint}");
     }
 }
 
@@ -48,14 +82,10 @@ fn missing_parts_have_their_remedy() {
 #[test]
 fn bpf_in_a_pid_namespace_serves_profiles() {
     let stage = Stage::new();
-    let bpf = |text: &[u8]| {
-        let found: Value = serde_json::from_slice(text).unwrap();
-        let checks = found["checks"].as_array().unwrap().clone();
-        checks.into_iter().find(|check| check["name"] == "BPF").unwrap()
-    };
     let outside = stage.unconvoy().args(["doctor", "--json"]).output().unwrap();
-    if bpf(&outside.stdout)["works"] == false {
-        println!("skipped: {}", bpf(&outside.stdout)["detail"]);
+    let profile = check(&outside.stdout, "profile --pid");
+    if profile["works"] == false {
+        println!("skipped: {}", profile["detail"]);
         return;
     }
     let inside = std::process::Command::new("unshare")
@@ -68,9 +98,11 @@ fn bpf_in_a_pid_namespace_serves_profiles() {
         println!("skipped: no PID namespace: {}", String::from_utf8_lossy(&inside.stderr));
         return;
     }
-    let check = bpf(&inside.stdout);
-    let detail = check["detail"].as_str().unwrap();
-    assert!(check["works"] == true && detail.contains("run --sensor bpf does not"), "{check}");
+    let [profile, sensor] =
+        ["profile --pid", "run --sensor bpf"].map(|name| check(&inside.stdout, name));
+    assert_eq!(profile["works"], true, "{profile}");
+    let detail = sensor["detail"].as_str().unwrap();
+    assert!(sensor["works"] == false && detail.contains("PID namespace"), "{sensor}");
 }
 
 #[test]

@@ -161,8 +161,12 @@ pub(crate) fn run_failed(cell: &str) -> String {
 pub(crate) fn failed_before(why: &str) -> String {
     format!(
         "a run failed before this record was continued, so the other runs of its cell were made\n  \
-         later than the runs they are compared with: {why}"
+         later than those of other cells, and count in no ratio to them: {why}"
     )
+}
+
+pub(crate) fn measured_later(cell: &str) -> String {
+    format!("measured later than the others, after --resume: {cell}; start again without it")
 }
 
 pub(crate) fn violation(why: impl Display) -> String {
@@ -228,6 +232,7 @@ mod tests {
             cells_failed(2, 12),
             run_failed("tpmcs+none, 64 threads"),
             failed_before("tpmcs+none, 64 threads, round 2: was killed 61 s after its start"),
+            measured_later("tpmcs+none, 64 threads"),
             violation("tpcc, round 2: a warehouse has a wrong sum"),
             cells_violated(1, 12),
             runs_saved(7, "unconvoy bench counter --resume results/counter.json"),

@@ -106,10 +106,14 @@ impl Record {
     ) -> anyhow::Result<()> {
         for sample in &samples.all {
             let cell = cells.get(sample.cell).context(messages::sample_without_cell())?;
-            self.runs.push(serde_json::json!({
+            let mut run = serde_json::json!({
                 "cell": cell, "round": sample.round, "transfer_ns": sample.transfer_ns,
                 "measured": sample.value,
-            }));
+            });
+            if sample.resumed > 0 {
+                run["resumed"] = sample.resumed.into();
+            }
+            self.runs.push(run);
         }
         if let Some(error) = &samples.ended_by {
             self.ended_by_violation = is_violation(error);

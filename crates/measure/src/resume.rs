@@ -41,8 +41,8 @@ pub fn resume<S: DeserializeOwned>(
     let mut samples: Vec<Sample<S>> = Vec::new();
     for run in old.runs {
         let cell = run.get("cell").and_then(|cell| keys.iter().position(|key| key == cell));
-        let round =
-            run.get("round").and_then(Value::as_u64).and_then(|round| u32::try_from(round).ok());
+        let number = |name: &str| u32::try_from(run.get(name)?.as_u64()?).ok();
+        let round = number("round");
         let value = run.get("measured").map(|values| serde_json::from_value(values.clone()));
         let (Some(cell), Some(round), Some(Ok(value))) = (cell, round, value) else {
             bail!(messages::run_not_in_plan(path));
@@ -51,9 +51,8 @@ pub fn resume<S: DeserializeOwned>(
             !samples.iter().any(|sample| (sample.cell, sample.round) == (cell, round)),
             messages::duplicate_run(path)
         );
-        let transfer_ns = run.get("transfer_ns").and_then(Value::as_u64);
-        let transfer_ns = transfer_ns.and_then(|ns| u32::try_from(ns).ok());
-        samples.push(Sample { cell, round, transfer_ns, value });
+        let (transfer_ns, resumed) = (number("transfer_ns"), number("resumed").unwrap_or(0));
+        samples.push(Sample { cell, round, resumed, transfer_ns, value });
     }
     let (violations, failures): (Vec<_>, Vec<_>) =
         old.failures.into_iter().partition(|failure| failure.is_violation);

@@ -9,6 +9,7 @@
 //! 3. A failed cell is not measured again in this session; the others continue, but no goal that
 //!    the cell's row decides is passed. A cell whose program found inconsistent data ends its whole
 //!    row, because the row's locks are broken.
+//! 4. No ratio and no passed goal rests on runs that only a resumed benchmark brings together.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -52,7 +53,9 @@ pub fn interleave<C, S>(
         steps.begin(&format!("round {round} of {rounds}: {}", name(&cells[cell])));
         let transfer_ns = line_transfer_ns();
         match interrupts.check().map_err(Into::into).and_then(|()| measure(&cells[cell])) {
-            Ok(value) => samples.all.push(Sample { cell, round, transfer_ns, value }),
+            Ok(value) => {
+                samples.all.push(Sample { transfer_ns, ..Sample::new(cell, round, value) });
+            }
             Err(error) => {
                 samples.ended_by = Some(interrupts.check().err().map_or(error, Into::into));
                 break;
@@ -105,8 +108,9 @@ impl<C: Field> Session<'_, C> {
         if let Some(path) = &self.resume {
             samples.all = resume(&mut record, path, &keys)?;
         }
-        let resumed = || Some(self.resume.as_ref()?.with_extension(""));
-        let out = self.out.clone().or_else(resumed);
+        let resumed = samples.all.iter().map(|sample| sample.resumed + 1).max().unwrap_or(0);
+        let beside = || Some(self.resume.as_ref()?.with_extension(""));
+        let out = self.out.clone().or_else(beside);
         if let Some(out) = &out {
             can_write(out)?;
         }
@@ -116,6 +120,9 @@ impl<C: Field> Session<'_, C> {
             record.take(self.cells, samples)?;
             digest(record, samples);
             self.void_passes(record, &keys);
+            for cell in samples.separated().into_iter().filter_map(|cell| self.cells.get(cell)) {
+                record.void_passes(cell.row(), &messages::measured_later(&cell.name()));
+            }
             anyhow::Ok(())
         };
         let interrupts = Interrupts::of_process()?;
@@ -145,7 +152,9 @@ impl<C: Field> Session<'_, C> {
                     .map_err(Into::into)
                     .and_then(|()| measure(&self.cells[cell]))
                 {
-                    Ok(value) => samples.all.push(Sample { cell, round, transfer_ns, value }),
+                    Ok(value) => {
+                        samples.all.push(Sample { cell, round, resumed, transfer_ns, value });
+                    }
                     Err(error) if error.is::<Interrupted>() => {
                         samples.ended_by = Some(error);
                         break;
@@ -309,6 +318,8 @@ mod tests {
         let record = record.expect("a record");
         assert_eq!(*tries.borrow(), [("bad", 2); 2]);
         assert_eq!((record.runs.len(), record.complete), (6, true));
+        let is_repeated = |run: &&Value| run["resumed"] == 1 && run["cell"]["threads"] == 2;
+        assert_eq!(record.runs.iter().filter(is_repeated).count(), 2);
         let failures = |notes: &[String]| {
             notes.iter().filter(|note| note.contains("bad, 2, round 1: RocksDB")).count()
         };

@@ -83,17 +83,12 @@ pub fn nested(matrix: &Matrix) -> Vec<Judgement> {
     let parking = Pair { lock: CONTENTION[0].name, load: "park" }.name();
     let judge = |goal: &Goal, value: &str, base: &str| {
         let added = |column: usize| {
-            let times = |name: &str| {
-                let cell = (*matrix.cells.get(matrix.row(name)?)?.get(column)?)?;
-                let time = |values: &Values| values.get(value).map_or(f64::INFINITY, |ns| ns / 1e6);
-                Some(matrix.samples.by_round(cell, |values| Some(time(values))))
-            };
-            let (ours, theirs) = (times(DEFAULT)?, times(base)?);
-            let added = ours.into_iter().filter_map(|(round, ms)| {
-                let base = theirs.get(&round)?;
-                Some(if ms.is_infinite() { ms } else { ms - base })
-            });
-            let spread = Spread::of(added)?;
+            let cell = |name: &str| *matrix.cells.get(matrix.row(name)?)?.get(column)?;
+            let time = |values: &Values| values.get(value).map_or(f64::INFINITY, |ns| ns / 1e6);
+            let pairs =
+                matrix.samples.pairs(cell(DEFAULT)?, cell(base)?, |values| Some(time(values)));
+            let added = |(ms, base): (f64, f64)| if ms.is_infinite() { ms } else { ms - base };
+            let spread = Spread::of(pairs.into_iter().map(added))?;
             let place = format!(
                 "{} threads, {} to {} by round",
                 matrix.threads[column],

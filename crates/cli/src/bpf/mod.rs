@@ -59,16 +59,15 @@ pub fn count_this_process() -> anyhow::Result<String> {
     keep(map, &links)
 }
 
-/// Checks that the kernel accepts BPF programs from this process. Returns why it cannot be counted
-/// nevertheless.
+/// Checks that the kernel accepts the BPF programs from this process, and can count its threads.
 ///
 /// # Errors
 ///
 /// The message names the cause and the remedy.
-pub fn check() -> anyhow::Result<Option<&'static str>> {
+pub fn check() -> anyhow::Result<()> {
+    ensure!(is_in_first_pid_namespace(), messages::in_pid_namespace());
     let (mut loaded, btf) = load()?;
-    TRACE_POINTS.iter().try_for_each(|name| verify(&mut loaded, name, &btf).map(drop))?;
-    Ok((!is_in_first_pid_namespace()).then(messages::in_pid_namespace))
+    TRACE_POINTS.iter().try_for_each(|name| verify(&mut loaded, name, &btf).map(drop))
 }
 
 /// Creates the maps and relocates the programs for this kernel.

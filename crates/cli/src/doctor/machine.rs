@@ -10,7 +10,7 @@ use unconvoy_measure::parts;
 use crate::messages::doctor as messages;
 use crate::predict;
 use crate::predict::kernel::parts::Parts;
-use crate::{bpf, sched};
+use crate::{bpf, profile, sched};
 
 /// One part of unconvoy, and whether it works here.
 #[derive(Debug, Serialize)]
@@ -35,7 +35,9 @@ pub fn checks() -> Vec<Check> {
         Check::of("library", library()),
         Check::of("processors", Ok(processors(&machine))),
         Check::of("load sensor", schedstat()),
-        Check::of("BPF", bpf()),
+        Check::of("run --sensor bpf", sensor()),
+        Check::of("profile --pid", profile_of_process()),
+        Check::of("profile --kernel", profile_of_kernel()),
         Check::of("elided locks", elision()),
         Check::of("predict", emulator()),
         Check::of("predict --kernel", kernel()),
@@ -79,12 +81,20 @@ fn schedstat() -> Result<String, String> {
     }
 }
 
-fn bpf() -> Result<String, String> {
-    match bpf::check() {
-        Ok(None) => Ok(messages::bpf_usable().into()),
-        Ok(Some(why)) => Ok(messages::bpf_usable_by_profile(why)),
-        Err(error) => Err(messages::bpf_unusable(error)),
-    }
+fn sensor() -> Result<String, String> {
+    bpf::check().map_err(|error| error.to_string())?;
+    Ok(messages::threads_counted().into())
+}
+
+/// Its BPF programs need a newer kernel than the sensor's, and x86-64.
+fn profile_of_process() -> Result<String, String> {
+    profile::outside::check().map_err(|error| error.to_string())?;
+    Ok(messages::process_recorded(may_trace_any()).into())
+}
+
+fn profile_of_kernel() -> Result<String, String> {
+    profile::kernel::check().map_err(|error| error.to_string())?;
+    Ok(messages::kernel_recorded().into())
 }
 
 fn elision() -> Result<String, String> {

@@ -27,16 +27,20 @@ pub(crate) fn schedstat_missing() -> &'static str {
     "no /proc/PID/schedstat: mount /proc, or use a kernel with CONFIG_SCHED_INFO"
 }
 
-pub(crate) fn bpf_usable() -> &'static str {
-    "run --sensor bpf, profile --pid and profile --kernel work"
+pub(crate) fn threads_counted() -> &'static str {
+    "BPF programs count the runnable threads"
 }
 
-pub(crate) fn bpf_usable_by_profile(why: &str) -> String {
-    format!("profile --pid and profile --kernel work; run --sensor bpf does not: {why}")
+pub(crate) fn process_recorded(may_trace_any: bool) -> &'static str {
+    if may_trace_any {
+        "BPF programs record any process"
+    } else {
+        "BPF programs record this user's processes; others need CAP_SYS_PTRACE"
+    }
 }
 
-pub(crate) fn bpf_unusable(error: impl Display) -> String {
-    format!("run --sensor bpf, profile --pid and profile --kernel: {error}")
+pub(crate) fn kernel_recorded() -> &'static str {
+    "BPF programs record waits for the kernel's locks"
 }
 
 pub(crate) fn transactions_commit() -> &'static str {
@@ -116,9 +120,9 @@ pub(crate) fn samples() -> Vec<String> {
         processors_without_quota(2),
         schedstat_read().into(),
         schedstat_missing().into(),
-        bpf_usable().into(),
-        bpf_usable_by_profile("this process is in a PID namespace"),
-        bpf_unusable(error),
+        threads_counted().into(),
+        process_recorded(false).into(),
+        kernel_recorded().into(),
         transactions_commit().into(),
         emulator_found(qemu),
         kernel_found(qemu, Path::new("/boot/vmlinuz")),

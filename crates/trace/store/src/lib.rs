@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod checksum;
 mod error;
 mod reader;

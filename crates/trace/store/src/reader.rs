@@ -1,9 +1,13 @@
 //! Turns columns into rows and rows into records.
 
+use crate::bounds::{BoundedPages, TextBudget};
 use crate::checksum::Checksum;
 use crate::error::Error;
 use crate::row::{FRAMES, Kind, LONGS, Row, TEXTS, WORDS, long, schema, text, word};
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_typed_column_reader};
+use crate::writer::GROUP;
+use parquet::column::reader::{
+    ColumnReader, ColumnReaderImpl, get_column_reader, get_typed_column_reader,
+};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
@@ -11,7 +15,8 @@ use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use std::collections::VecDeque;
 use std::fs::File;
 use unconvoy_trace_stream::{
-    Access, Allocation, Counts, Entries, Held, Lock, Module, Object, Place, Record, Region, Section,
+    Access, Allocation, Counts, Entries, Held, Lock, MAX_ENTRIES, MAX_FRAMES, Module, Object,
+    Place, Record, Region, Section,
 };
 
 /// Rows decoded at once.
@@ -29,6 +34,7 @@ pub struct Reader {
     /// The next row group.
     group: usize,
     columns: Option<Columns>,
+    texts: TextBudget,
     rows: VecDeque<Row>,
     /// The row that the last record borrows from.
     row: Option<Row>,
@@ -89,6 +95,7 @@ impl Reader {
             length,
             group: 0,
             columns: None,
+            texts: TextBudget::of(length),
             rows: VecDeque::new(),
             row: None,
             entries: Vec::new(),
@@ -106,7 +113,14 @@ impl Reader {
         let offset = self.offset();
         self.entries.clear();
         if row.kind == Kind::Section {
-            for _ in 0..row.words[word::ENTRIES].unwrap_or(0) {
+            let count = row.words[word::ENTRIES].unwrap_or(0);
+            if count as usize > MAX_ENTRIES {
+                return Err(Error::Damaged {
+                    offset,
+                    what: "a section has too many entries".into(),
+                });
+            }
+            for _ in 0..count {
                 let entry = self.next_row()?.as_ref().and_then(entry);
                 self.entries.push(entry.ok_or_else(|| missing(offset))?);
             }
@@ -136,7 +150,7 @@ impl Reader {
                 self.columns = Some(columns.map_err(|error| self.damaged(error))?);
             }
             let columns = self.columns.as_mut().expect("just opened");
-            if let Err(error) = columns.read(&mut self.rows) {
+            if let Err(error) = columns.read(&mut self.rows, &mut self.texts) {
                 return Err(self.damaged(error));
             }
         }
@@ -175,7 +189,7 @@ impl Reader {
 fn impossible(contents: &ParquetMetaData, length: u64) -> Option<&'static str> {
     let columns = contents.file_metadata().schema_descr().num_columns();
     for group in contents.row_groups() {
-        if group.num_columns() != columns || group.num_rows() < 0 {
+        if group.num_columns() != columns || !(0..=GROUP as i64).contains(&group.num_rows()) {
             return Some("a row group has a wrong number of columns or rows");
         }
         for column in group.columns() {
@@ -210,7 +224,7 @@ fn entry(row: &Row) -> Option<Access> {
 
 /// The record of a row; `None` if the row lacks a column that its kind needs.
 fn record<'a>(row: &'a Row, entries: &'a [Access]) -> Option<Record<'a>> {
-    let text_at = |column: usize| row.texts[column].as_deref();
+    let text_at = |column: usize| row.texts[column].as_ref().map(ByteArray::data);
     let json = || std::str::from_utf8(text_at(text::JSON)?).ok();
     let region = || Some(Region::new(row.longs[long::ADDRESS]?, row.longs[long::SIZE]?));
     Some(match row.kind {
@@ -263,9 +277,15 @@ fn record<'a>(row: &'a Row, entries: &'a [Access]) -> Option<Record<'a>> {
 impl Columns {
     fn new(file: &SerializedFileReader<File>, group: usize) -> Result<Self, ParquetError> {
         let group = file.get_row_group(group)?;
-        let open = |index: usize| group.get_column_reader(index);
+        let rows = usize::try_from(group.metadata().num_rows()).map_err(|_| inconsistent())?;
+        let open = |index: usize| -> Result<ColumnReader, ParquetError> {
+            let pages = group.get_column_page_reader(index)?;
+            let pages = BoundedPages::new(pages, rows.saturating_mul(MAX_FRAMES));
+            let description = group.metadata().schema_descr().column(index);
+            Ok(get_column_reader(description, Box::new(pages)))
+        };
         Ok(Columns {
-            left: usize::try_from(group.metadata().num_rows()).map_err(|_| inconsistent())?,
+            left: rows,
             record: Column::new(open(0)?, 0),
             words: (WORDS..LONGS)
                 .map(|index| Ok(Column::new(open(index)?, 1)))
@@ -281,7 +301,11 @@ impl Columns {
     }
 
     /// Reads the next batch of rows.
-    fn read(&mut self, rows: &mut VecDeque<Row>) -> Result<(), ParquetError> {
+    fn read(
+        &mut self,
+        rows: &mut VecDeque<Row>,
+        texts: &mut TextBudget,
+    ) -> Result<(), ParquetError> {
         let count = self.left.min(BATCH);
         self.left -= count;
         self.record.read(count)?;
@@ -299,9 +323,9 @@ impl Columns {
             column.read(count)?.spread(|row, value| rows[row].longs[index] = Some(*value as u64));
         }
         for (index, column) in self.texts.iter_mut().enumerate() {
-            column.read(count)?.spread(|row, value: &ByteArray| {
-                rows[row].texts[index] = Some(value.data().to_vec())
-            });
+            let column = column.read(count)?;
+            texts.spend(column.values.iter().map(|value| value.len() as u64).sum())?;
+            column.spread(|row, value| rows[row].texts[index] = Some(value.clone()));
         }
         self.frames.read(count)?.spread(|row, value| rows[row].frames.push(*value as u64));
         Ok(())

@@ -1,5 +1,6 @@
 //! The columns of a trace file, and one row.
 
+use parquet::data_type::ByteArray;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::TypePtr;
 use std::fmt::Write;
@@ -112,7 +113,8 @@ pub(crate) struct Row {
     pub kind: Kind,
     pub words: [Option<u32>; word::NAMES.len()],
     pub longs: [Option<u64>; long::NAMES.len()],
-    pub texts: [Option<Vec<u8>>; text::NAMES.len()],
+    /// Without copies: in a file, many rows may share a text.
+    pub texts: [Option<ByteArray>; text::NAMES.len()],
     /// Return addresses of an allocation.
     pub frames: Vec<u64>,
 }
@@ -144,7 +146,7 @@ impl Row {
 
     /// Replaces invalid UTF-8: Parquet readers require valid text.
     pub fn text(mut self, column: usize, value: &[u8]) -> Self {
-        self.texts[column] = Some(String::from_utf8_lossy(value).into_owned().into_bytes());
+        self.texts[column] = Some(String::from_utf8_lossy(value).into_owned().into_bytes().into());
         self
     }
 }

@@ -201,7 +201,7 @@ impl Columns {
             column.push(value.map(|value| value as i64));
         }
         for (column, value) in self.texts.iter_mut().zip(row.texts) {
-            column.push(value.map(ByteArray::from));
+            column.push(value);
         }
         // Level 0: no list. 1: an empty list. 2: an element.
         match (row.kind, &row.frames[..]) {

@@ -173,6 +173,22 @@ fn file_truncated_anywhere_fails_at_offset() {
     }
 }
 
+/// A dictionary holds a text once for all rows.
+#[test]
+fn file_that_unpacks_to_thousands_of_times_its_size_is_rejected() {
+    let name = vec![b'n'; 64 << 10];
+    let object = Record::Object(Object { region: Region::new(8, 8), name: &name });
+    let mut writer = Writer::new(tempfile::tempfile().unwrap()).unwrap();
+    (0..2048).for_each(|_| writer.write(&object).unwrap());
+    let mut file = writer.finish().unwrap();
+    file.rewind().unwrap();
+    assert!(file.metadata().unwrap().len() < 60_000, "128 MiB of names");
+    match read_back(file) {
+        Err(Error::Damaged { what, .. }) if what.contains("times its size") => {}
+        other => panic!("{:?}", other.map(|stream| stream.len())),
+    }
+}
+
 #[test]
 fn non_parquet_file_is_rejected() {
     for foreign in [&b"UNCVSET1"[..], b"x", b"{\"schema\": 1}", &[0; 100]] {

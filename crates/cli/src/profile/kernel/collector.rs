@@ -53,27 +53,10 @@ impl Collector {
     ///
     /// The message says what is missing, and the remedy.
     pub fn start(scope: Scope, period_ns: u64) -> anyhow::Result<Self> {
-        // Values of `targets` in contention.h.
-        let (is_filtered, first_target, id, namespace) = match scope {
-            Scope::Machine => (0_u32, 0_u32, 0, 0),
-            Scope::Descendants { id, namespace } => (1, 1, id, namespace),
-            Scope::Process { id, namespace } => (1, 2, id, namespace),
-        };
-        ensure!(cfg!(target_arch = "x86_64"), messages::other_architecture());
-        ensure!(!OBJECT.is_empty(), command::built_without_clang());
-        let btf = Btf::from_sys_fs().context(command::no_type_information())?;
-        let mut loaded = EbpfLoader::new()
-            .btf(Some(&btf))
-            .override_global("process", &id, true)
-            .override_global("namespace", &namespace, true)
-            .override_global("period_ns", &period_ns, true)
-            .override_global("is_filtered", &is_filtered, true)
-            .override_global("first_target", &first_target, true)
-            .load(OBJECT)
-            .context(messages::no_privilege())?;
+        let (mut loaded, btf) = load(scope, period_ns)?;
         let ring = loaded.take_map("events").context(command::bpf_object_lacks("map events"))?;
         let mut collector = Collector { ring: RingBuf::try_from(ring)?, loaded, links: Vec::new() };
-        if is_filtered != 0 {
+        if let Scope::Process { id, .. } | Scope::Descendants { id, .. } = scope {
             collector.attach(FORK, &btf)?;
             collector.find_process(&btf)?;
             ensure!(collector.totals()?.target != 0, messages::no_such_process(id));
@@ -85,15 +68,7 @@ impl Collector {
     }
 
     fn attach(&mut self, name: &str, btf: &Btf) -> anyhow::Result<()> {
-        let program: &mut BtfTracePoint = self
-            .loaded
-            .program_mut(name)
-            .with_context(|| command::bpf_object_lacks(&format!("program {name}")))?
-            .try_into()?;
-        match program.load(name, btf) {
-            Err(ProgramError::Btf(_)) => bail!(messages::no_tracepoint(name)),
-            loaded => loaded.context(messages::no_privilege())?,
-        }
+        let program = verify(&mut self.loaded, name, btf)?;
         let link = program.attach().with_context(|| command::cannot_attach(name))?;
         self.links.push(program.take_link(link)?);
         Ok(())
@@ -101,12 +76,7 @@ impl Collector {
 
     /// Runs the iterator over all threads, which finds the process.
     fn find_process(&mut self, btf: &Btf) -> anyhow::Result<()> {
-        let program: &mut Iter = self
-            .loaded
-            .program_mut("find_process")
-            .with_context(|| command::bpf_object_lacks("program find_process"))?
-            .try_into()?;
-        program.load("task", btf).context(messages::no_privilege())?;
+        let program = verify_iterator(&mut self.loaded, btf)?;
         let link = program.attach().with_context(|| command::cannot_attach("iter/task"))?;
         program.take_link(link)?.into_file()?.read_to_end(&mut Vec::new())?;
         Ok(())
@@ -146,4 +116,68 @@ impl Collector {
         let totals: Array<_, Totals> = Array::try_from(self.map(".bss")?)?;
         Ok(totals.get(&0, 0)?)
     }
+}
+
+/// Checks that the kernel accepts the BPF programs from this process.
+///
+/// # Errors
+///
+/// The message says what is missing, and the remedy.
+pub fn check() -> anyhow::Result<()> {
+    let (mut loaded, btf) = load(Scope::Machine, 1)?;
+    for name in WAITS.into_iter().chain([FORK]) {
+        verify(&mut loaded, name, &btf)?;
+    }
+    verify_iterator(&mut loaded, &btf)?;
+    Ok(())
+}
+
+/// Creates the maps and relocates the programs for this kernel.
+fn load(scope: Scope, period_ns: u64) -> anyhow::Result<(Ebpf, Btf)> {
+    // Values of `targets` in contention.h.
+    let (is_filtered, first_target, id, namespace) = match scope {
+        Scope::Machine => (0_u32, 0_u32, 0, 0),
+        Scope::Descendants { id, namespace } => (1, 1, id, namespace),
+        Scope::Process { id, namespace } => (1, 2, id, namespace),
+    };
+    ensure!(cfg!(target_arch = "x86_64"), messages::other_architecture());
+    ensure!(!OBJECT.is_empty(), command::built_without_clang());
+    let btf = Btf::from_sys_fs().context(command::no_type_information())?;
+    let loaded = EbpfLoader::new()
+        .btf(Some(&btf))
+        .override_global("process", &id, true)
+        .override_global("namespace", &namespace, true)
+        .override_global("period_ns", &period_ns, true)
+        .override_global("is_filtered", &is_filtered, true)
+        .override_global("first_target", &first_target, true)
+        .load(OBJECT)
+        .context(messages::no_privilege())?;
+    Ok((loaded, btf))
+}
+
+/// Passes the program of a tracepoint to the kernel, which verifies it.
+fn verify<'a>(
+    loaded: &'a mut Ebpf,
+    name: &str,
+    btf: &Btf,
+) -> anyhow::Result<&'a mut BtfTracePoint> {
+    let program: &mut BtfTracePoint = loaded
+        .program_mut(name)
+        .with_context(|| command::bpf_object_lacks(&format!("program {name}")))?
+        .try_into()?;
+    match program.load(name, btf) {
+        Err(ProgramError::Btf(_)) => bail!(messages::no_tracepoint(name)),
+        verified => verified.context(messages::no_privilege())?,
+    }
+    Ok(program)
+}
+
+/// As [`verify`], for the iterator over all threads.
+fn verify_iterator<'a>(loaded: &'a mut Ebpf, btf: &Btf) -> anyhow::Result<&'a mut Iter> {
+    let program: &mut Iter = loaded
+        .program_mut("find_process")
+        .with_context(|| command::bpf_object_lacks("program find_process"))?
+        .try_into()?;
+    program.load("task", btf).context(messages::no_privilege())?;
+    Ok(program)
 }

@@ -30,6 +30,7 @@ use crate::messages::outside as messages;
 use crate::messages::predict::cannot_write;
 use crate::profile::outside::target::Target;
 use crate::refusal::Refusal;
+pub use collector::check;
 use collector::{Collected, Collector, Scope};
 use fill::{Recorder, Subject};
 use symbols::Symbols;

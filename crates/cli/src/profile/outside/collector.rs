@@ -42,25 +42,12 @@ impl Collector {
     ///
     /// The message says what is missing, and the remedy.
     pub fn start(target: &Target, period_ns: u64) -> anyhow::Result<Self> {
-        ensure!(cfg!(target_arch = "x86_64"), messages::other_architecture());
-        ensure!(!OBJECT.is_empty(), command::built_without_clang());
-        let btf = Btf::from_sys_fs().context(command::no_type_information())?;
-        let mut loaded = EbpfLoader::new()
-            .btf(Some(&btf))
-            .override_global("process", &target.own_id, true)
-            .override_global("namespace", &target.namespace, true)
-            .override_global("period_ns", &period_ns, true)
-            .load(OBJECT)
-            .context(messages::no_privilege())?;
+        let (mut loaded, btf) = load(target.own_id, target.namespace, period_ns)?;
         let ring = loaded.take_map("events").context(command::bpf_object_lacks("map events"))?;
         let ring = RingBuf::try_from(ring)?;
         let mut links = Vec::new();
         for name in TRACE_POINTS {
-            let program: &mut BtfTracePoint = loaded
-                .program_mut(name)
-                .with_context(|| command::bpf_object_lacks(&format!("program {name}")))?
-                .try_into()?;
-            program.load(name, &btf).context(messages::no_privilege())?;
+            let program = verify(&mut loaded, name, &btf)?;
             let link = program.attach().with_context(|| command::cannot_attach(name))?;
             links.push(program.take_link(link)?);
         }
@@ -109,13 +96,63 @@ impl Collector {
     }
 }
 
-/// Runs the iterator over all threads, which finds the process and the waits that already last.
-fn find_waits(loaded: &mut Ebpf, btf: &Btf) -> anyhow::Result<()> {
+/// Checks that the kernel accepts the BPF programs from this process.
+///
+/// # Errors
+///
+/// The message says what is missing, and the remedy.
+pub fn check() -> anyhow::Result<()> {
+    let (mut loaded, btf) = load(0, 0, 1)?;
+    for name in TRACE_POINTS {
+        verify(&mut loaded, name, &btf)?;
+    }
+    verify_iterator(&mut loaded, &btf)?;
+    Ok(())
+}
+
+/// Creates the maps and relocates the programs for this kernel. They record the process with the id
+/// `process` in the PID namespace with the inode `namespace`.
+fn load(process: u32, namespace: u32, period_ns: u64) -> anyhow::Result<(Ebpf, Btf)> {
+    ensure!(cfg!(target_arch = "x86_64"), messages::other_architecture());
+    ensure!(!OBJECT.is_empty(), command::built_without_clang());
+    let btf = Btf::from_sys_fs().context(command::no_type_information())?;
+    let loaded = EbpfLoader::new()
+        .btf(Some(&btf))
+        .override_global("process", &process, true)
+        .override_global("namespace", &namespace, true)
+        .override_global("period_ns", &period_ns, true)
+        .load(OBJECT)
+        .context(messages::no_privilege())?;
+    Ok((loaded, btf))
+}
+
+/// Passes the program of a tracepoint to the kernel, which verifies it.
+fn verify<'a>(
+    loaded: &'a mut Ebpf,
+    name: &str,
+    btf: &Btf,
+) -> anyhow::Result<&'a mut BtfTracePoint> {
+    let program: &mut BtfTracePoint = loaded
+        .program_mut(name)
+        .with_context(|| command::bpf_object_lacks(&format!("program {name}")))?
+        .try_into()?;
+    program.load(name, btf).context(messages::no_privilege())?;
+    Ok(program)
+}
+
+/// As [`verify`], for the iterator over all threads.
+fn verify_iterator<'a>(loaded: &'a mut Ebpf, btf: &Btf) -> anyhow::Result<&'a mut Iter> {
     let program: &mut Iter = loaded
         .program_mut("find_waits")
         .with_context(|| command::bpf_object_lacks("program find_waits"))?
         .try_into()?;
     program.load("task", btf).context(messages::no_privilege())?;
+    Ok(program)
+}
+
+/// Runs the iterator over all threads, which finds the process and the waits that already last.
+fn find_waits(loaded: &mut Ebpf, btf: &Btf) -> anyhow::Result<()> {
+    let program = verify_iterator(loaded, btf)?;
     let link = program.attach().with_context(|| command::cannot_attach("iter/task"))?;
     program.take_link(link)?.into_file()?.read_to_end(&mut Vec::new())?;
     Ok(())

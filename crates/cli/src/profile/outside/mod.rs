@@ -28,6 +28,7 @@ use super::observer::Observer;
 use crate::messages::outside as messages;
 use crate::messages::predict::cannot_write;
 use collector::Collector;
+pub use collector::check;
 use event::Wait;
 use fill::{PLAIN_WAIT, Span};
 use record::{Ended, Recorder};
