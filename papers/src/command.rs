@@ -241,8 +241,9 @@ impl Making<'_> {
             Made::Native(native) => {
                 let records =
                     native.benchmarks.iter().map(|words| self.measured(figure, native, words));
-                let records: Vec<PathBuf> = records.collect::<anyhow::Result<_>>()?;
-                native::draw(figure, native, &records, &base, false)
+                let records: Vec<(PathBuf, bool)> = records.collect::<anyhow::Result<_>>()?;
+                let (records, kept): (Vec<PathBuf>, Vec<bool>) = records.into_iter().unzip();
+                native::draw(figure, native, &records, &base, kept.contains(&true))
             }
         }
     }
@@ -273,13 +274,13 @@ impl Making<'_> {
         !is_stale
     }
 
-    /// The record of one benchmark: measured now, or kept.
+    /// The record of one benchmark, and whether it was kept instead of measured now.
     fn measured(
         &self,
         figure: &Figure,
         native: &Native,
         words: &[&str],
-    ) -> anyhow::Result<PathBuf> {
+    ) -> anyhow::Result<(PathBuf, bool)> {
         let benchmark = words[0];
         let name = match native.benchmarks {
             [_] => figure.name.to_string(),
@@ -288,7 +289,7 @@ impl Making<'_> {
         let base = self.directory().join(&name);
         let record = with_suffix(&base, ".json");
         if self.is_kept(&name, &record) {
-            return Ok(record);
+            return Ok((record, true));
         }
         let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
         if ["tatp", "tpcc"].contains(&benchmark) {
@@ -320,7 +321,7 @@ impl Making<'_> {
             words.extend(["--resume".into(), record.clone().into_os_string()]);
         }
         bench::measure(words)?;
-        Ok(record)
+        Ok((record, false))
     }
 }
 

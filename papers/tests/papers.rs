@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use predicates::prelude::*;
 use predicates::str::contains;
+use serde_json::json;
 use stage::Stage;
+use unconvoy_measure::record::Record;
+use unconvoy_measure::table::Table;
 use unconvoy_papers::catalogue::FIGURES;
 
 fn papers(stage: &Stage, arguments: &str) -> assert_cmd::assert::Assert {
@@ -158,6 +161,21 @@ fn native_figure_is_measured_and_drawn() {
     papers(&stage, "run asplos-5 --from asplos-5.json")
         .success()
         .stdout(contains("asplos-5-asplos-5.svg"));
+}
+
+/// A benchmark prints its tables when it runs. The tables of a kept record are not yet printed.
+#[test]
+fn kept_record_of_a_figure_without_a_drawing_shows_its_tables() {
+    let stage = Stage::new();
+    let mut record = Record::begin("contention-aware", 1, json!({ "runs": 5, "seconds": 1.0 }));
+    record.tables.push(Table::new("remedies compared", ["lock"]));
+    record.complete = true;
+    std::fs::create_dir(stage.path("f")).unwrap();
+    stage.write("f/contention-aware.json", &serde_json::to_string(&record).unwrap());
+    papers(&stage, "run contention-aware --out f --resume")
+        .success()
+        .stderr(contains("is complete and kept"))
+        .stdout(contains("remedies compared"));
 }
 
 #[test]
