@@ -136,6 +136,16 @@ fn drawing_from_a_record_keeps_its_failures() {
     assert!(stage.read("g/sim-syncchar-6.svg").contains("INCOMPLETE. Simulated"));
     papers(&stage, "run sim-syncchar-6 --quick --out g --resume").success();
     assert_eq!(stage.read("g/sim-syncchar-6.json"), whole);
+    // Beside a whole record, neither the failed record nor a begun one supplies results.
+    failed["failures"] = json!([]);
+    failed["complete"] = false.into();
+    stage.write("f/begun.json", &failed.to_string());
+    let records = "f/begun.json f/sim-syncchar-6.json g/sim-syncchar-6.json";
+    papers(&stage, &format!("run sim-syncchar-6 --from {records} --out h")).success();
+    assert_eq!(stage.read("h/sim-syncchar-6.svg"), stage.read("g/sim-syncchar-6.svg"));
+    let drawn: serde_json::Value =
+        serde_json::from_str(&stage.read("h/sim-syncchar-6.json")).unwrap();
+    assert_eq!((&drawn["complete"], &drawn["failures"]), (&json!(true), &json!([])));
 }
 
 #[test]
