@@ -30,6 +30,9 @@ for record in map(json.load, map(open, records)):
     figure = record["figure"]
     if not record["complete"]:
         sys.exit(f"{figure} is incomplete; finish its run first")
+    # A record with failed points is complete, too.
+    if record.get("failures"):
+        sys.exit(f"{figure} has failed points; run it again with --resume")
     told = []
     for claim in record["claims"]:
         words, held = claim["claim"], claim["seeds_that_hold"]
@@ -44,7 +47,8 @@ for record in map(json.load, map(open, records)):
         elif claim["holds"] != old.startswith("holds"):
             now = "holds now" if claim["holds"] else "no longer holds"
             print(f"{figure}: {words}: {now} ({claim['found']})", file=sys.stderr)
-        if 0 < held < seeds:
+        # With an even number of seeds, the median may hold although no seed's number does.
+        if held != (seeds if claim["holds"] else 0):
             verdict += f"; with {held} of {seeds} seeds it does"
         told.append((words, claim["found"], verdict))
     if figure in figures:

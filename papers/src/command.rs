@@ -285,8 +285,9 @@ impl Making<'_> {
             Made::Native(native) => {
                 let records =
                     native.benchmarks.iter().map(|words| self.measured(figure, native, words));
-                let records: Vec<PathBuf> = records.collect::<anyhow::Result<_>>()?;
-                native::draw(figure, native, &records, &base, false)
+                let records: Vec<(PathBuf, bool)> = records.collect::<anyhow::Result<_>>()?;
+                let (records, kept): (Vec<PathBuf>, Vec<bool>) = records.into_iter().unzip();
+                native::draw(figure, native, &records, &base, kept.contains(&true))
             }
         }
     }
@@ -303,19 +304,33 @@ impl Making<'_> {
         is_kept
     }
 
-    /// The record of one benchmark: measured now, or kept.
+    /// Whether `--resume` continues an incomplete native record. A full version does not continue a
+    /// quick one, because their parameters differ. A quick version does continue a full record:
+    /// `bench` rejects that, and so the full runs are not lost.
+    fn is_continued(&self, name: &str, record: &Path) -> bool {
+        if !self.resume || state(record) != Some(false) {
+            return false;
+        }
+        let is_stale = !self.how.quick && is_quick(record);
+        if is_stale {
+            complain(&messages::record_is_quick(name, record));
+        }
+        !is_stale
+    }
+
+    /// The record of one benchmark, and whether it was kept instead of measured now.
     fn measured(
         &self,
         figure: &Figure,
         native: &Native,
         words: &[&str],
-    ) -> anyhow::Result<PathBuf> {
+    ) -> anyhow::Result<(PathBuf, bool)> {
         let benchmark = words[0];
         let name = record_name(figure, native, benchmark);
         let base = self.directory().join(&name);
         let record = self.record(&name);
         if self.is_kept(&name, &record) {
-            return Ok(record);
+            return Ok((record, true));
         }
         let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
         if ["tatp", "tpcc"].contains(&benchmark) {
@@ -343,11 +358,11 @@ impl Making<'_> {
             "--out".into(),
             base.into_os_string(),
         ]);
-        if self.resume && state(&record) == Some(false) && bench::can_resume(benchmark) {
+        if bench::can_resume(benchmark) && self.is_continued(&name, &record) {
             words.extend(["--resume".into(), record.clone().into_os_string()]);
         }
         bench::measure(words)?;
-        Ok(record)
+        Ok((record, false))
     }
 }
 
@@ -384,6 +399,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn interrupted_quick_record_is_not_continued_by_full_version() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("asplos-9.json");
+        let is_continued = |quick, resume, complete, runs: u32| {
+            let seconds = if runs == QUICK_RUNS { QUICK_SECONDS } else { 1.0 };
+            let record = json!({ "complete": complete,
+                "parameters": { "runs": runs, "seconds": seconds } });
+            std::fs::write(&path, record.to_string()).expect("written");
+            let how = Options { out: None, quick, seed: 1, seeds: 1, jobs: None, data: None };
+            let making = Making { how: &how, resume, plot: None, json: None };
+            making.is_continued("asplos-9", &path)
+        };
+        assert!(!is_continued(false, true, false, QUICK_RUNS));
+        assert!(is_continued(true, true, false, QUICK_RUNS) && is_continued(false, true, false, 5));
+        assert!(is_continued(true, true, false, 5), "`bench` rejects it, and keeps the full runs");
+        assert!(!is_continued(false, false, false, 5), "no --resume");
+        assert!(!is_continued(false, true, true, 5), "complete");
+    }
 
     #[test]
     fn quick_record_is_kept_only_for_quick_version() {

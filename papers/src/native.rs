@@ -12,7 +12,8 @@ use crate::figure::{Draw, Figure, Native};
 use crate::messages;
 
 /// Draws the figure from `paths` into `base`.svg and `base`.png. If the figure consists of tables,
-/// prints them with `shows_tables`; a benchmark that has just been run has printed them.
+/// prints them with `shows_tables`: of an earlier record, because a benchmark that has just been
+/// run has printed them.
 ///
 /// # Errors
 ///

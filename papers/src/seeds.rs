@@ -3,8 +3,9 @@
 //! A claim is judged on the median of its numbers, one number per seed. So a ratio compares two
 //! points of the same seed. A drawn point is the median of the seeds' values.
 
-use std::fs;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::{fs, ptr};
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
@@ -90,11 +91,14 @@ impl Stored {
         Ok(stored)
     }
 
+    /// Whether every cell has results of all the record's seeds.
+    pub fn is_whole(&self) -> bool {
+        self.complete && self.failures.is_empty()
+    }
+
     /// Whether every cell has results of all these seeds.
     pub fn has_all(&self, seeds: &[u64]) -> bool {
-        self.complete
-            && self.failures.is_empty()
-            && seeds.iter().all(|seed| self.seeds.contains(seed))
+        self.is_whole() && seeds.iter().all(|seed| self.seeds.contains(seed))
     }
 
     /// The results that it has of `seed`.
@@ -137,14 +141,24 @@ pub fn joined(seeds: &[(u64, Vec<Result>)]) -> Vec<Cell> {
     cells
 }
 
+/// The results of one figure from several records.
+#[derive(Debug)]
+pub struct Merged<'a> {
+    /// The results, by seed.
+    pub seeds: Vec<(u64, Vec<Result>)>,
+    /// The records that these results come from.
+    pub sources: Vec<&'a Stored>,
+}
+
 /// Puts the records of one figure together. If several have a seed, the one with the most results
-/// of it counts, and of equal ones the first: an incomplete record names seeds that have not begun.
+/// of it counts, because an incomplete record names seeds that have not begun. Of equal ones, the
+/// first whole record counts, or else the first.
 ///
 /// # Errors
 ///
 /// A record is of another figure.
-pub fn merged(figure: &str, records: &[Stored]) -> anyhow::Result<Vec<(u64, Vec<Result>)>> {
-    let mut seeds: Vec<(u64, Vec<Result>)> = Vec::new();
+pub fn merged<'a>(figure: &str, records: &'a [Stored]) -> anyhow::Result<Merged<'a>> {
+    let mut best: BTreeMap<u64, (Vec<Result>, &'a Stored)> = BTreeMap::new();
     for record in records {
         ensure!(
             record.figure == figure,
@@ -152,15 +166,18 @@ pub fn merged(figure: &str, records: &[Stored]) -> anyhow::Result<Vec<(u64, Vec<
         );
         for &seed in &record.seeds {
             let results = record.of_seed(seed);
-            match seeds.iter_mut().find(|known| known.0 == seed) {
-                None => seeds.push((seed, results)),
-                Some(known) if known.1.len() < results.len() => known.1 = results,
-                Some(_) => {}
+            let is_better = best.get(&seed).is_none_or(|(known, source)| {
+                (known.len(), source.is_whole()) < (results.len(), record.is_whole())
+            });
+            if is_better {
+                best.insert(seed, (results, record));
             }
         }
     }
-    seeds.sort_by_key(|&(seed, _)| seed);
-    Ok(seeds)
+    let is_source = |record: &&Stored| best.values().any(|(_, source)| ptr::eq(*source, *record));
+    let sources = records.iter().filter(is_source).collect();
+    let seeds = best.into_iter().map(|(seed, (results, _))| (seed, results)).collect();
+    Ok(Merged { seeds, sources })
 }
 
 /// A claim and its numbers from all seeds.

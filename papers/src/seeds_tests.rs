@@ -147,11 +147,40 @@ fn merged_seed_comes_from_the_record_that_has_its_results() {
     let mut begun = three();
     begun[1].1.clear();
     begun[2].1.truncate(1);
-    let both = merged("asplos-1", &[record(&begun), record(&three())]).expect("of the figure");
-    assert_eq!(both, three());
+    let begun = [record(&begun), record(&three())];
+    let both = merged("asplos-1", &begun).expect("of the figure");
+    assert_eq!(both.seeds, three());
     let other = (1, vec![result("a", 1.0, 7.0), result("b", 1.0, 7.0)]);
-    let first = merged("asplos-1", &[record(&three()), record(&[other])]).expect("of the figure");
-    assert_eq!(first, three(), "of two complete results the first counts");
+    let complete = [record(&three()), record(&[other])];
+    let first = merged("asplos-1", &complete).expect("of the figure");
+    assert_eq!(first.seeds, three(), "of two complete results the first counts");
+    assert_eq!(first.sources.len(), 1);
+}
+
+#[test]
+fn record_whose_results_are_not_used_is_no_source() {
+    let record = |complete: bool, failures: &[&str], seeds: &[(u64, Vec<Result>)]| -> Stored {
+        let names: Vec<u64> = seeds.iter().map(|&(seed, _)| seed).collect();
+        let record = serde_json::json!({ "figure": "asplos-1", "unconvoy": "0.1.0",
+            "seed": names[0], "seeds": names, "complete": complete, "failures": failures,
+            "results": joined(seeds) });
+        serde_json::from_value(record).expect("a record")
+    };
+    let (mut begun, mut failed) = (three(), three());
+    begun[2].1.clear();
+    failed[0].1.truncate(1);
+    // The whole record counts even for seeds of which the other two have as many results.
+    let records = [
+        record(false, &[], &begun),
+        record(true, &["a at 1"], &failed),
+        record(true, &[], &three()),
+    ];
+    let all = merged("asplos-1", &records).expect("of the figure");
+    assert_eq!(all.seeds, three());
+    assert!(all.sources.iter().all(|source| source.is_whole()));
+    assert_eq!(all.sources.len(), 1);
+    let without = merged("asplos-1", &records[..2]).expect("of the figure");
+    assert_eq!(without.sources.len(), 2, "seed 1 of the first, seed 3 of the second");
 }
 
 #[test]
@@ -166,7 +195,8 @@ fn record_with_one_seed_of_before_is_readable() {
     let stored = Stored::read(&path).expect("read");
     assert!(stored.has_all(&[4]) && !stored.has_all(&[4, 5]) && stored.plan.is_none());
     assert_eq!(stored.of_seed(4), results);
-    let seeds = merged("asplos-1", &[stored]).expect("of the figure");
+    let stored = [stored];
+    let seeds = merged("asplos-1", &stored).expect("of the figure").seeds;
     assert_eq!(seeds, [(4, results)]);
     let again = Stored::read(&path).expect("read");
     assert!(merged("asplos-3", &[again]).is_err());

@@ -19,7 +19,7 @@ use crate::figure::{Figure, Simulated};
 use crate::messages;
 use crate::plan::Size;
 use crate::record_text;
-use crate::seeds::{self, Judged, Line, Stored};
+use crate::seeds::{self, Judged, Line, Merged, Stored};
 
 /// How to simulate a figure, and where to put it.
 pub struct How<'a> {
@@ -157,7 +157,7 @@ pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result
 }
 
 /// Draws the figure from records and checks its claims again. The seeds of several records are put
-/// together.
+/// together; a record whose results are not used makes the figure neither incomplete nor failed.
 ///
 /// # Errors
 ///
@@ -171,7 +171,7 @@ pub fn redraw(
     let stored: Vec<Stored> =
         records.iter().map(|path| Stored::read(path)).collect::<anyhow::Result<_>>()?;
     let name = short_name(figure);
-    let results = seeds::merged(name, &stored)?;
+    let Merged { seeds: results, sources } = seeds::merged(name, &stored)?;
     let first = stored.first().context(messages::record_lacks("its results"))?;
     ensure!(
         results.iter().any(|(_, results)| !results.is_empty()),
@@ -184,8 +184,8 @@ pub fn redraw(
         simulated,
         seeds: results.iter().map(|(seed, _)| *seed).collect(),
         results,
-        failures: stored.iter().flat_map(|stored| stored.failures.clone()).collect(),
-        complete: stored.iter().all(|stored| stored.complete),
+        failures: sources.iter().flat_map(|source| source.failures.clone()).collect(),
+        complete: sources.iter().all(|source| source.complete),
         unconvoy: first.unconvoy.clone(),
         plan: first.plan.clone(),
         quick: stored.iter().any(|stored| stored.quick),

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use predicates::prelude::*;
 use predicates::str::contains;
+use serde_json::json;
 use stage::Stage;
+use unconvoy_measure::record::Record;
+use unconvoy_measure::table::Table;
 use unconvoy_papers::catalogue::FIGURES;
 
 fn papers(stage: &Stage, arguments: &str) -> assert_cmd::assert::Assert {
@@ -153,6 +156,16 @@ fn drawing_from_a_record_keeps_its_failures() {
     assert!(stage.read("g/sim-syncchar-6.svg").contains("INCOMPLETE. Simulated"));
     papers(&stage, "run sim-syncchar-6 --quick --out g --resume").success();
     assert_eq!(stage.read("g/sim-syncchar-6.json"), whole);
+    // Beside a whole record, neither the failed record nor a begun one supplies results.
+    failed["failures"] = json!([]);
+    failed["complete"] = false.into();
+    stage.write("f/begun.json", &failed.to_string());
+    let records = "f/begun.json f/sim-syncchar-6.json g/sim-syncchar-6.json";
+    papers(&stage, &format!("run sim-syncchar-6 --from {records} --out h")).success();
+    assert_eq!(stage.read("h/sim-syncchar-6.svg"), stage.read("g/sim-syncchar-6.svg"));
+    let drawn: serde_json::Value =
+        serde_json::from_str(&stage.read("h/sim-syncchar-6.json")).unwrap();
+    assert_eq!((&drawn["complete"], &drawn["failures"]), (&json!(true), &json!([])));
 }
 
 #[test]
@@ -178,6 +191,21 @@ fn native_figure_is_measured_and_drawn() {
     papers(&stage, "run asplos-5 --from asplos-5.json")
         .success()
         .stdout(contains("asplos-5-asplos-5.svg"));
+}
+
+/// A benchmark prints its tables when it runs. The tables of a kept record are not yet printed.
+#[test]
+fn kept_record_of_a_figure_without_a_drawing_shows_its_tables() {
+    let stage = Stage::new();
+    let mut record = Record::begin("contention-aware", 1, json!({ "runs": 5, "seconds": 1.0 }));
+    record.tables.push(Table::new("remedies compared", ["lock"]));
+    record.complete = true;
+    std::fs::create_dir(stage.path("f")).unwrap();
+    stage.write("f/contention-aware.json", &serde_json::to_string(&record).unwrap());
+    papers(&stage, "run contention-aware --out f --resume")
+        .success()
+        .stderr(contains("is complete and kept"))
+        .stdout(contains("remedies compared"));
 }
 
 #[test]

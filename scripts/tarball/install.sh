@@ -38,14 +38,18 @@ usage() {
 	END
 }
 
-# Prints the one path of a folder, without links, `.` and `..`. Its last parts may be missing. An
-# upgrade compares paths with those in the earlier version's list, and removes the others.
+# Prints the one path of a folder, without links, `.`, `..` and `//`. Its last parts may be missing.
 resolved() {
 	if [ -d "$1" ]; then
-		(CDPATH='' cd -P "$1" 2>/dev/null && pwd) || printf '%s\n' "$1"
+		# bash keeps the two slashes of //usr.
+		{ (CDPATH='' cd -P "$1" 2>/dev/null && pwd) || printf '%s\n' "$1"; } | tr -s /
 	else
 		parent=$(resolved "$(dirname "$1")")
-		printf '%s\n' "${parent%/}/$(basename "$1")"
+		case $(basename "$1") in
+		.) printf '%s\n' "$parent" ;;
+		..) dirname "$parent" ;;
+		*) printf '%s\n' "${parent%/}/$(basename "$1")" ;;
+		esac
 	fi
 }
 
@@ -176,6 +180,14 @@ mode_of() {
 	if [ -x "$files${1#"$prefix"}" ]; then echo 755; else echo 644; fi
 }
 
+# Prints the one path of each file in a list.
+resolved_files() {
+	sed -n 's/^f //p' "$1" | while read -r path; do
+		folder=$(resolved "$(dirname "$path")")
+		printf '%s\n' "${folder%/}/$(basename "$path")"
+	done
+}
+
 install_files() {
 	libc=$(getconf GNU_LIBC_VERSION 2>/dev/null) || libc="another C library"
 	minor=$(echo "$libc" | sed -n 's/^glibc 2\.\([0-9]*\).*/\1/p')
@@ -190,9 +202,12 @@ install_files() {
 		fail "cannot install into $prefix ($(head -1 "$scratch/error")):" \
 			"run as root, or choose a folder with --prefix"
 	fi
-	# Files of the earlier version that this one lacks.
+	# Files of the earlier version that this one lacks. A link may give one file different names in
+	# the two lists.
 	if [ -f "$scratch/old" ]; then
-		grep '^f ' "$scratch/old" | grep -vFxf "$scratch/new" >"$scratch/gone" || :
+		resolved_files "$scratch/new" >"$scratch/kept"
+		resolved_files "$scratch/old" | grep -vFxf "$scratch/kept" |
+			sed 's/^/f /' >"$scratch/gone"
 		remove_listed "$scratch/gone" || fail "cannot remove all files of the earlier version"
 	fi
 	echo "installed unconvoy below $prefix; try $prefix/bin/unconvoy doctor"

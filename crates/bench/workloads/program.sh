@@ -95,13 +95,14 @@ stop() {
 	esac
 }
 
-# Print the path of NAME in the cache. If it does not exist, `make_NAME PATH` creates it. An
-# interrupted preparation leaves nothing under the final name, and no server whose process id is in
-# $dir/preparing.
+# Print the path of NAME in the cache. If it does not exist, `make_NAME PATH` creates it; PATH does
+# not exist before. An interrupted preparation leaves nothing under the final name, and no server
+# whose process id is in $dir/preparing.
 prepared() {
 	cached=${PROGRAMS_CACHE:-$dir}/$1
 	if [ ! -e "$cached" ]; then
 		mkdir -p "$(dirname "$cached")"
+		rm -rf "$cached.new"
 		"make_$1" "$cached.new" >"$dir/prepare" 2>&1 || {
 			rm -rf "$cached.new"
 			cat "$dir/prepare" >&2

@@ -210,3 +210,32 @@ fn rounds_of_other_lengths_are_not_pooled() {
     let (succeeded, text) = run(command);
     assert!(!succeeded && text.contains("has runs of 1 s"), "{text}");
 }
+
+#[test]
+fn claims_table_names_dissenting_seeds_and_rejects_failed_points() {
+    let folder = folder();
+    let page = folder.path().join("claims.md");
+    let heading = "| figure | claim | found | |\n| --- | --- | --- | --- |\n";
+    let before = format!("0 of 1 claims hold.\n\n{heading}| taco-1 | rises | 1.000 | holds |\n");
+    let claims = |failures: Value| {
+        fs::write(&page, &before).expect("a page");
+        let record = json!({
+            "figure": "taco-1", "complete": true, "failures": failures,
+            "claims": [{
+                "claim": "rises", "found": "2.500 (1.000..4.000)", "holds": true,
+                "numbers": [1.0, 4.0], "seeds_that_hold": 0,
+            }],
+        });
+        let mut command = script("claims-table.py");
+        command.arg(&page).arg(write(folder.path(), "taco-1.json", &record));
+        let (succeeded, text) = run(command);
+        (succeeded, text, fs::read_to_string(&page).expect("a page"))
+    };
+    let (succeeded, text, after) = claims(json!([]));
+    assert!(succeeded, "{text}");
+    let row = "| taco-1 | rises | 2.500 (1.000..4.000) | holds; with 0 of 2 seeds it does |";
+    assert!(after.contains(row) && after.starts_with("1 of 1 claims hold."), "{after}");
+    let (succeeded, text, after) = claims(json!(["rises at 8: the simulated program hangs"]));
+    assert!(!succeeded && text.contains("taco-1 has failed points"), "{text}");
+    assert_eq!(after, before);
+}

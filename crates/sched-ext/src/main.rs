@@ -13,15 +13,18 @@
 //! | `messages.rs` | errors and warnings |
 //! | `report.rs` | contents of `--monitor` and `--metrics` |
 //! | `monitor.rs` | choice between plain lines and a live screen |
-//! | `screen.rs` | the screen's thread |
+//! | `lines.rs`, `screen.rs` | the threads of the two |
+//! | `background.rs` | a thread that its output may block |
 //! | `picture.rs`, `history.rs` | drawing of the screen; the last minutes |
 //! | `metrics.rs` | export of the metrics |
 //!
 //! The kernel unloads the scheduler when this process ends, however it ends.
 
 mod back_end;
+mod background;
 mod history;
 mod kernel;
+mod lines;
 mod messages;
 mod metrics;
 mod monitor;
@@ -208,7 +211,7 @@ fn schedule(
     kernel.update_set(scheduler.bound())?;
     let mut lost_ends = 0;
     let mut next_report = start;
-    let mut monitor = monitors.then(Monitor::open);
+    let mut monitor = monitors.then(Monitor::open).transpose()?;
     while !stop.load(Relaxed) {
         let records =
             kernel.take_records(if scheduler.policy().tasks() == 0 { IDLE } else { BUSY })?;

@@ -90,8 +90,8 @@ pub(crate) fn cannot_write_metrics(file: &Path) -> String {
 
 pub(crate) const NOT_A_REGULAR_FILE: &str = "it is a device or a pipe, and no regular file";
 
-/// Drawing failed.
-pub(crate) const SCREEN_ENDED: &str = "the thread of the live screen ended unexpectedly";
+/// Drawing or printing failed.
+pub(crate) const MONITOR_ENDED: &str = "the thread of --monitor ended unexpectedly";
 
 #[cfg(test)]
 mod tests {
@@ -126,7 +126,7 @@ mod tests {
             cannot_listen("localhost:9100"),
             cannot_write_metrics(Path::new("/run/unconvoy.prom")),
             NOT_A_REGULAR_FILE.into(),
-            SCREEN_ENDED.into(),
+            MONITOR_ENDED.into(),
         ];
         for message in &messages {
             println!("unconvoy: {message}");

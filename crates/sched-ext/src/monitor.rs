@@ -1,34 +1,40 @@
 //! Output of `--monitor`: a live screen where possible, plain lines otherwise.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io;
 use std::os::fd::AsFd;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::process::getpgrp;
 use rustix::termios::{tcgetpgrp, tcgetwinsize};
 
+use crate::lines::Lines;
 use crate::report::Report;
 use crate::screen::Screen;
 
 /// Number of tasks named in plain lines.
 const NAMED: usize = 10;
 
+/// Output from a thread of its own: a blocked write here would stop the policy, and no signal but
+/// SIGKILL would end it.
 #[derive(Debug)]
 pub enum Monitor {
-    /// Plain lines on standard output. Rates are relative to the last report printed, kept here.
-    Lines(Box<Report>),
+    /// Plain lines on standard output.
+    Lines(Lines),
     Screen(Screen),
 }
 
 impl Monitor {
     /// Opens a live screen, or falls back to lines.
-    pub fn open() -> Self {
-        match Output::this().is_for_a_screen().then(Screen::open) {
-            Some(Ok(screen)) => Monitor::Screen(screen),
-            _ => Monitor::Lines(Box::default()),
+    ///
+    /// # Errors
+    ///
+    /// No descriptor is free, or the thread cannot be created.
+    pub fn open() -> io::Result<Self> {
+        if let Some(Ok(screen)) = Output::this().is_for_a_screen().then(Screen::open) {
+            return Ok(Monitor::Screen(screen));
         }
+        let output = io::stdout().as_fd().try_clone_to_owned()?;
+        Ok(Monitor::Lines(Lines::open(output.into())?))
     }
 
     pub fn room(&self) -> usize {
@@ -38,31 +44,16 @@ impl Monitor {
         }
     }
 
-    pub fn show(&mut self, report: Report) -> anyhow::Result<()> {
+    /// Shows a report.
+    ///
+    /// # Errors
+    ///
+    /// The thread has ended, because a write failed.
+    pub fn show(&mut self, report: Report) -> io::Result<()> {
         match self {
-            Monitor::Lines(last) => {
-                if print(&mut std::io::stdout(), &report.lines(last))? {
-                    **last = report;
-                }
-                Ok(())
-            }
-            Monitor::Screen(screen) => Ok(screen.show(report)?),
+            Monitor::Lines(lines) => lines.show(report),
+            Monitor::Screen(screen) => screen.show(report),
         }
-    }
-}
-
-/// Prints a text of less than a page. Returns false if `output` has no room for it: a full pipe, or
-/// a terminal stopped with Ctrl-S. A blocked write would stop the policy, and no signal but SIGKILL
-/// would end it. A closed pipe does not end the scheduler.
-fn print(output: &mut (impl Write + AsFd), text: &str) -> anyhow::Result<bool> {
-    let mut room = [PollFd::new(&*output, PollFlags::OUT)];
-    match poll(&mut room, Some(&Timespec::default())) {
-        Ok(0) | Err(Errno::INTR) => return Ok(false),
-        result => result?,
-    };
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error)?,
-        _ => Ok(true),
     }
 }
 
@@ -80,7 +71,7 @@ struct Output {
 
 impl Output {
     fn this() -> Self {
-        let stdout = std::io::stdout();
+        let stdout = io::stdout();
         Output {
             is_our_terminal: tcgetpgrp(&stdout).is_ok_and(|foreground| foreground == getpgrp()),
             size: tcgetwinsize(&stdout).map_or((0, 0), |size| (size.ws_row, size.ws_col)),
@@ -101,22 +92,7 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-
     use super::*;
-
-    #[test]
-    fn report_that_a_full_pipe_cannot_take_is_dropped() {
-        let (mut reader, mut writer) = std::io::pipe().unwrap();
-        let line = "x".repeat(999) + "\n";
-        let mut print_line = || print(&mut writer, &line).unwrap();
-        let fits = (0..10_000).take_while(|_| print_line()).count();
-        assert!((1..10_000).contains(&fits), "{fits}");
-        assert_ne!(reader.read(&mut [0; 1 << 15]).unwrap(), 0);
-        assert!(print_line(), "there is room again");
-        drop(reader);
-        assert!(print_line(), "a closed pipe is not an error");
-    }
 
     #[test]
     fn screen_requires_a_capable_foreground_terminal() {

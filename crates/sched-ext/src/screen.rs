@@ -1,14 +1,11 @@
 //! The live screen: a thread that draws the latest report and reads keys.
 //!
-//! The scheduler never waits for the terminal. It drops reports that a slow terminal cannot take,
-//! and a blocked terminal delays neither the scheduler nor the end of the process. The thread
-//! sleeps until a report, a key or a change of the terminal's size arrives.
+//! The scheduler never waits for the terminal, and drops reports that a slow terminal cannot take.
+//! The thread sleeps until a report, a key or a change of the terminal's size arrives.
 
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
 use ratatui::Terminal;
 use ratatui::backend::TermionBackend;
@@ -19,15 +16,13 @@ use signal_hook::SigId;
 use signal_hook::consts::SIGWINCH;
 use unconvoy_terminal::{Output, Taken};
 
+use crate::background::Background;
 use crate::history::History;
-use crate::messages;
 use crate::picture;
 use crate::report::Report;
 
 /// Capacity of the queue of reports.
 const WAITING: usize = 8;
-/// Time limit for the end of the thread. A thread that exceeds it is blocked by the terminal.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 const ESCAPE: u8 = 0x1b;
 const CTRL_C: u8 = 3;
@@ -39,9 +34,7 @@ pub struct Screen {
     reports: Option<SyncSender<Report>>,
     wake: UnixStream,
     resized: SigId,
-    thread: Option<JoinHandle<io::Result<()>>>,
-    /// Disconnects when the thread ends.
-    ended: Receiver<()>,
+    thread: Background,
     _taken: Taken,
 }
 
@@ -58,20 +51,9 @@ impl Screen {
         let taken = Taken::take()?;
         let output = taken.output()?;
         let (reports, shown) = sync_channel(WAITING);
-        let (end, ended) = sync_channel(0);
         let resized = signal_hook::low_level::pipe::register(SIGWINCH, wake.try_clone()?)?;
-        let thread = std::thread::Builder::new().name("screen".into()).spawn(move || {
-            let _end = end;
-            show(&shown, &wakes, output)
-        })?;
-        Ok(Screen {
-            reports: Some(reports),
-            wake,
-            resized,
-            thread: Some(thread),
-            ended,
-            _taken: taken,
-        })
+        let thread = Background::start("screen", move || show(&shown, &wakes, output))?;
+        Ok(Screen { reports: Some(reports), wake, resized, thread, _taken: taken })
     }
 
     /// Height of the terminal: an upper limit for the number of visible tasks.
@@ -85,12 +67,7 @@ impl Screen {
     ///
     /// The screen's thread has ended, because writing to the terminal failed.
     pub fn show(&mut self, report: Report) -> io::Result<()> {
-        if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
-            return Err(match thread.join() {
-                Ok(Err(error)) => error,
-                _ => io::Error::other(messages::SCREEN_ENDED),
-            });
-        }
+        self.thread.check()?;
         if let Some(reports) = &self.reports {
             let _ = reports.try_send(report);
         }
@@ -109,11 +86,7 @@ impl Drop for Screen {
         signal_hook::low_level::unregister(self.resized);
         self.reports = None;
         self.wake();
-        if let (Err(RecvTimeoutError::Disconnected), Some(thread)) =
-            (self.ended.recv_timeout(EXIT_TIMEOUT), self.thread.take())
-        {
-            let _ = thread.join();
-        }
+        self.thread.wait();
     }
 }
 

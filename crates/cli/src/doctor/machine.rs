@@ -65,13 +65,23 @@ fn library() -> Result<String, String> {
 /// but only the process's own can be shown.
 fn processors(machine: &Machine) -> String {
     let usable = machine.processors;
-    match (&machine.quota, machine.processors_allowed) {
-        (Some(quota), _) => messages::processors_of_quota(usable, quota),
-        (None, Some(allowed)) if allowed > usable => {
+    let allows_more =
+        |quota: &str| whole_processors(quota).is_some_and(|most| most > u64::from(usable));
+    match (machine.quota.as_deref(), machine.processors_allowed) {
+        (Some(quota), _) if !allows_more(quota) => messages::processors_of_quota(usable, quota),
+        (_, Some(allowed)) if allowed > usable => {
             messages::processors_of_parents_quota(usable, allowed)
         }
+        (Some(quota), _) => messages::processors_below_quota(usable, quota),
         (None, _) => messages::processors_without_quota(usable),
     }
+}
+
+/// The processors of a quota `QUOTA PERIOD`, rounded down.
+fn whole_processors(quota: &str) -> Option<u64> {
+    let (quota, period) = quota.split_once(' ')?;
+    let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
+    quota.checked_div(period)
 }
 
 fn schedstat() -> Result<String, String> {
@@ -169,5 +179,8 @@ mod tests {
         assert!(processors(&machine(1, Some("150000 100000"))).contains("150000 100000"));
         let limited = processors(&machine(2, None));
         assert!(limited.starts_with("2 usable of 8") && !limited.contains("no quota"), "{limited}");
+        assert_eq!(processors(&machine(2, Some("800000 100000"))), limited);
+        let unlimited = processors(&machine(8, Some("1250000 100000")));
+        assert!(unlimited.contains("1250000 100000") && unlimited.contains("more"), "{unlimited}");
     }
 }

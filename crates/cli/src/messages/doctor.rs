@@ -11,6 +11,10 @@ pub(crate) fn processors_of_quota(count: u32, quota: &str) -> String {
     format!("{count} usable: the cgroup's quota is {quota} (us per period, us)")
 }
 
+pub(crate) fn processors_below_quota(count: u32, quota: &str) -> String {
+    format!("{count} usable; the cgroup's quota of {quota} (us per period, us) allows more")
+}
+
 pub(crate) fn processors_of_parents_quota(count: u32, allowed: u32) -> String {
     format!("{count} usable of {allowed}: the quota of a parent cgroup allows no more")
 }
@@ -116,6 +120,7 @@ pub(crate) fn samples() -> Vec<String> {
     vec![
         library_not_loaded(library, "wrong ELF class: ELFCLASS64"),
         processors_of_quota(2, "150000 100000"),
+        processors_below_quota(2, "800000 100000"),
         processors_of_parents_quota(2, 64),
         processors_without_quota(2),
         schedstat_read().into(),

@@ -115,7 +115,8 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     record.tables = vec![table(&changes, &samples, threads)];
     record.notes.push(
         "If a count was never steady, its time is the length of the sampling, 5 ms or more, \
-        which is a lower bound. The goal of the first reaction counts a change without one alike."
+        which is a lower bound. For the goal of the first reaction, a change without a reaction \
+        counts in the same way."
             .to_string(),
     );
     record.notes.push(
