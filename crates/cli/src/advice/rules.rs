@@ -147,8 +147,8 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 
-fn time(ns: Option<u64>) -> String {
-    quantity::seconds(ns.unwrap_or(0) as f64 * 1e-9)
+fn time(ns: u64) -> String {
+    quantity::seconds(ns as f64 * 1e-9)
 }
 
 fn io_under_lock(_: &Evidence, lock: &LockEvidence) -> Option<Advice> {
@@ -169,7 +169,7 @@ fn io_under_lock(_: &Evidence, lock: &LockEvidence) -> Option<Advice> {
 
 fn long_sections(_: &Evidence, lock: &LockEvidence) -> Option<Advice> {
     let hold = lock.hold_p50_ns.filter(|&ns| ns >= LONG_HOLD_NS)?;
-    let sentence = format!("It is held for {} in the median.", time(Some(hold)));
+    let sentence = format!("It is held for {} in the median.", time(hold));
     let source = format!("Shorten what {} does while it holds the lock.", place(lock));
     Some(Advice { source, ..about(lock, Problem::LongSections, sentence) })
 }
@@ -189,8 +189,8 @@ fn preempted_holder(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> 
     let sentence = format!(
         "Holders lose their processor: half of the holds take {}, but one in a hundred {}, while \
          {delayed:.1} threads wait for a processor.",
-        time(Some(p50)),
-        time(Some(p99))
+        time(p50),
+        time(p99)
     );
     let source = format!("Run fewer threads than the {:.0}.", evidence.threads);
     let advice = about(lock, Problem::PreemptedHolder, sentence);
@@ -222,10 +222,10 @@ fn saturated(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
     }
     let held = held
         .map_or(String::new(), |held| format!(", and it is held {} of the time", percent(held)));
-    let sentence = format!(
-        "{waiting:.1} threads wait for it on average{held}. Half of the holds take {} or less.",
-        time(lock.hold_p50_ns)
-    );
+    let holds = lock
+        .hold_p50_ns
+        .map_or(String::new(), |ns| format!(" Half of the holds take {} or less.", time(ns)));
+    let sentence = format!("{waiting:.1} threads wait for it on average{held}.{holds}");
     let source = match lock.read_share > 0.5 {
         true => format!("Hold it for writing less often, or for less time, in {}.", place(lock)),
         false => format!("Take it less often in {}, or split it.", place(lock)),

@@ -95,6 +95,20 @@ fn waiting_threads_and_busy_processors_are_an_overload_convoy() {
     assert_eq!(problems(&evidence)[0], Problem::SaturatedShortSections);
 }
 
+/// `profile --pid` measures no holds of reader-writer locks.
+#[test]
+fn lock_without_measured_holds_has_no_time_of_holds() {
+    let unmeasured = LockEvidence {
+        kind: "rwlock",
+        hold_p50_ns: None,
+        hold_p99_ns: None,
+        ..lock(SATURATED, [120, 900])
+    };
+    let all = advise(&of(2.0, vec![unmeasured]));
+    assert_eq!(all[0].problem, Problem::SaturatedShortSections);
+    assert!(!all[0].sentence.contains("holds take"), "{all:?}");
+}
+
 #[test]
 fn long_holds_are_to_be_shortened_and_gain_no_other_lock() {
     let all = advise(&of(2.0, vec![lock(SATURATED, [200_000, 900_000])]));
