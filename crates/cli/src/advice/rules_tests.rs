@@ -127,6 +127,14 @@ fn holder_in_a_system_call_is_io_under_the_lock() {
 }
 
 #[test]
+fn gain_without_a_system_call_is_no_faster_locks() {
+    let io = LockEvidence { call: Some(("fsync", 0.8)), ..lock(SATURATED, [200_000, 900_000]) };
+    let all = advise(&of(2.0, vec![io]));
+    let text = crate::advice::text::gain(&all[0]).expect("observed");
+    assert!(text.starts_with("With this change: "), "{text}");
+}
+
+#[test]
 fn little_waiting_is_nothing_to_mend() {
     let span = SpanEvidence { waiting: 0.004, ..SATURATED };
     let evidence = of(2.0, vec![lock(span, [120, 900])]);

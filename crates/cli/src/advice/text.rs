@@ -26,9 +26,11 @@ pub fn problem(advice: &Advice) -> String {
 /// The expected gain and its basis.
 pub fn gain(advice: &Advice) -> Option<String> {
     let Gain { low, expected, high, part } = advice.gain?;
+    let is_of_source =
+        advice.based_on == Basis::SyncCharModel || advice.problem == Problem::IoUnderLock;
     let remedy = match (advice.strategy.is_empty(), advice.source.is_empty()) {
         (false, _) => "With the strategy below",
-        (true, false) if advice.based_on == Basis::SyncCharModel => "With this change",
+        (true, false) if is_of_source => "With this change",
         _ => "With a faster lock",
     };
     let part = match part {
