@@ -43,8 +43,28 @@ pub fn of_faster_lock(evidence: &Evidence, lock: &LockEvidence) -> Option<Gain> 
         low: at(RANGE.0),
         expected: at(REACHED),
         high: at(RANGE.1),
-        part: (span.seconds / evidence.seconds).min(1.0),
+        part: part(evidence, &span),
     })
+}
+
+/// The gain of sections that take less time by this share, in which case the lock is held for the
+/// rest of the time; `None` if the process was not observed while threads waited.
+pub fn of_shorter_sections(evidence: &Evidence, lock: &LockEvidence, share: f64) -> Option<Gain> {
+    let span = lock.span.filter(|_| evidence.seconds > 0.0)?;
+    let high = 1.0 / (1.0 - share * held(&span, lock)).max(0.1);
+    Some(Gain { low: 1.0, expected: (1.0 + high) / 2.0, high, part: part(evidence, &span) })
+}
+
+/// The share of the recorded time in which threads waited.
+fn part(evidence: &Evidence, span: &SpanEvidence) -> f64 {
+    (span.seconds / evidence.seconds).min(1.0)
+}
+
+/// The share of the time in which the lock is held. Where nobody looked, a lock with a mean of q
+/// waiting threads is held for q / (1 + q) of the time, as in a queue with one thread in service.
+fn held(span: &SpanEvidence, lock: &LockEvidence) -> f64 {
+    let queue = span.waiting / lock.locks.max(1) as f64;
+    span.held.unwrap_or(queue / (1.0 + queue))
 }
 
 /// The factor on the time in the program's own code, if no thread waited for the lock. The process
@@ -56,14 +76,12 @@ fn processors(span: &SpanEvidence, allowed: f64, share: f64, waits: u64) -> f64 
     (own + system + idle) / own
 }
 
-/// The factor at which the lock is held all the time. Where nobody looked, a lock with a mean of q
-/// waiting threads is held for q / (1 + q) of the time, as in a queue with one thread in service.
+/// The factor at which the lock is held all the time.
 fn lock_bound(span: &SpanEvidence, lock: &LockEvidence) -> f64 {
     if lock.locks == 0 {
         return f64::INFINITY; // signals
     }
-    let queue = span.waiting / lock.locks as f64;
-    let held = span.held.unwrap_or(queue / (1.0 + queue)).max(0.01);
+    let held = held(span, lock).max(0.01);
     let hold = lock.hold_p50_ns.map_or(f64::INFINITY, |ns| ns as f64);
     let local = 1.0 - (TRANSFER_NS / hold).min(MOSTLY_TRANSFER);
     (1.0 / (held * local)).max(1.0)

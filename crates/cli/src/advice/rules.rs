@@ -151,20 +151,15 @@ fn time(ns: u64) -> String {
     quantity::seconds(ns as f64 * 1e-9)
 }
 
-fn io_under_lock(_: &Evidence, lock: &LockEvidence) -> Option<Advice> {
+fn io_under_lock(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
     let (call, share) = lock.call.filter(|(_, share)| *share >= MOSTLY_IN_CALL)?;
     let sentence = format!(
         "In {} of the samples with waiting threads, the holder was in the system call {call}.",
         percent(share)
     );
     let source = format!("Move {call} out of the section in {}.", place(lock));
-    let advice = about(lock, Problem::IoUnderLock, sentence);
-    // Without the call, the lock is held for the rest of the time.
-    let gain = lock.span.map(|span| {
-        let high = 1.0 / (1.0 - share * span.held.unwrap_or(1.0)).max(0.1);
-        Gain { low: 1.0, expected: (1.0 + high) / 2.0, high, part: 1.0 }
-    });
-    Some(Advice { source, gain, ..advice })
+    let gain = gain::of_shorter_sections(evidence, lock, share);
+    Some(Advice { source, gain, ..about(lock, Problem::IoUnderLock, sentence) })
 }
 
 fn long_sections(_: &Evidence, lock: &LockEvidence) -> Option<Advice> {

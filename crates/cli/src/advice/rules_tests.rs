@@ -134,6 +134,19 @@ fn gain_without_a_system_call_is_no_faster_locks() {
     assert!(text.starts_with("With this change: "), "{text}");
 }
 
+/// A server that waited at its start, and one whose locks are mostly free.
+#[test]
+fn moved_system_call_gains_no_more_than_the_waiting() {
+    let gain = |seconds, span| {
+        let io = LockEvidence { call: Some(("fsync", 0.9)), ..lock(span, [200_000, 900_000]) };
+        advise(&Evidence { seconds, ..of(2.0, vec![io]) })[0].gain.expect("observed")
+    };
+    let part = gain(20.0, SATURATED).part;
+    assert!((part - 0.1).abs() < 1e-9, "{part}");
+    let free = gain(2.0, SpanEvidence { held: None, waiting: 0.1, ..SATURATED });
+    assert!(free.high < 1.1, "{free:?}");
+}
+
 #[test]
 fn little_waiting_is_nothing_to_mend() {
     let span = SpanEvidence { waiting: 0.004, ..SATURATED };
