@@ -10,9 +10,9 @@ use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::Value;
 use stage::Stage;
-use unconvoy_profile::Kind;
 use unconvoy_profile::layout::COUNT_UNIT;
 use unconvoy_profile::observation::{HolderSamples, LockSpan, Observation, Usage};
+use unconvoy_profile::{Kind, Source};
 use unconvoy_syncchar::{Access, Analysis, LockTimes, Names, Options, Report, Run, Section};
 
 const SECOND: u64 = 1_000_000_000;
@@ -107,6 +107,19 @@ fn holder_in_a_system_call_is_advised_to_move_it() {
     assert!(text.contains("I/O under the lock"), "{text}");
     assert!(text.contains("Move fsync out of the section in hold_here in server."), "{text}");
     assert!(!text.contains("[[lock]]"), "{text}");
+}
+
+/// The waits of a process with semaphores or idle threads, as `profile --pid` records them.
+#[test]
+fn waits_for_events_are_no_waits_on_condition_variables() {
+    let known = contended(u32::MAX);
+    known.profile.header.source.store(Source::Outside as u64, Relaxed);
+    let (_, event) = known.profile.lock(Kind::Event, 0x1000).unwrap();
+    known.profile.record_wait(event, 8 * SECOND, 1000, false);
+    event.waits.store(1_000_000, Relaxed);
+    std::fs::write(known.stage.path("locks.profile"), known.profile.to_bytes()).unwrap();
+    let text = advised(&known.stage, &["locks.profile"]);
+    assert!(text.contains("queue_lock") && !text.contains("condition variables"), "{text}");
 }
 
 #[test]

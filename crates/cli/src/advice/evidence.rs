@@ -3,7 +3,7 @@
 use syscalls::Sysno;
 use unconvoy_profile::layout::RUNNABLE;
 use unconvoy_profile::observation::{LockSpan, Usage};
-use unconvoy_profile::{Recorded, Source};
+use unconvoy_profile::{Kind, Recorded, Source};
 use unconvoy_syncchar::{Advice as Predicted, Projection, Report as Prediction};
 
 use super::entry::Entry;
@@ -140,7 +140,8 @@ impl Evidence {
             }
         });
         let mut locks: Vec<LockEvidence> = locks.collect();
-        let conds = || report.classes.iter().filter(|row| row.is_cond());
+        // Not semaphores and other events, which no strategy serves.
+        let conds = || report.classes.iter().filter(|row| row.kind == Kind::Cond.name());
         let signals = LockEvidence {
             kind: "cond",
             waits: conds().map(|row| row.waits).sum(),
