@@ -61,8 +61,11 @@ const MOSTLY_READERS: f64 = 0.8;
 /// All advice, in order of worth.
 pub fn advise(evidence: &Evidence) -> Vec<Advice> {
     let waited: f64 = evidence.locks.iter().map(|lock| lock.waited_seconds).sum();
-    if evidence.is_kernels || evidence.locks.is_empty() {
+    if evidence.is_kernels {
         return Vec::new();
+    }
+    if evidence.locks.is_empty() {
+        return sleeping_and_waking(evidence).into_iter().collect();
     }
     if waited < LITTLE * evidence.seconds {
         let signals = sleeping_and_waking(evidence);

@@ -252,6 +252,9 @@ fn waits_for_signals_with_much_kernel_time_are_served_by_the_whole_process() {
     let all = advise(&evidence);
     assert_eq!(all[0].problem, Problem::SleepingAndWaking);
     assert!(all[0].strategy[0].entry.is_none() && all[0].gain.unwrap().expected > 1.3, "{all:?}");
+    // No wait is for a lock.
+    let alone = Evidence { all_waits: 300_000, locks: Vec::new(), ..evidence.clone() };
+    assert_eq!(problems(&alone), [Problem::SleepingAndWaking]);
     // Most waits are for locks.
     let locks = Evidence { all_waits: 4_000_000, ..evidence };
     assert!(!problems(&locks).contains(&Problem::SleepingAndWaking));
