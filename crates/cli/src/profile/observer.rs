@@ -25,8 +25,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// that programs with many threads cost little.
 const MOST_PART: u32 = 200;
 
-/// Size of the largest object that contains a futex: `pthread_rwlock_t`.
-const OBJECT: u64 = 56;
+/// Size of the largest object that contains a futex.
+const OBJECT: u64 = size_of_lock(Kind::RwLock);
 
 /// A futex within this distance above a sleeping thread's stack pointer is the thread's own:
 /// unconvoy keeps the futex of a wait for a signal on the waiter's stack.
@@ -285,9 +285,11 @@ impl Observed {
         let mut spans: HashMap<u64, Waiting> = HashMap::new();
         for (&futex, waiting) in &self.seen.futexes {
             let of_lock = |lock: &&unconvoy_profile::read::WaitedLock| {
-                lock.kind.is_lock() && (lock.address..lock.address + OBJECT).contains(&futex)
+                let end = lock.address + size_of_lock(lock.kind);
+                lock.kind.is_lock() && (lock.address..end).contains(&futex)
             };
-            let Some(lock) = recorded.locks.iter().find(of_lock) else { continue };
+            let locks = recorded.locks.iter().filter(of_lock);
+            let Some(lock) = locks.max_by_key(|lock| lock.address) else { continue };
             let sum = spans.entry(lock.address).or_insert(Waiting { samples: 0, ..*waiting });
             sum.samples += waiting.samples;
             sum.last_looks = sum.last_looks.max(waiting.last_looks);
@@ -350,6 +352,16 @@ impl Observed {
     }
 }
 
+/// Size of an object, which contains its futex.
+const fn size_of_lock(kind: Kind) -> u64 {
+    let size = match kind {
+        Kind::Mutex => size_of::<libc::pthread_mutex_t>(),
+        Kind::RwLock => size_of::<libc::pthread_rwlock_t>(),
+        _ => size_of::<u32>(),
+    };
+    size as u64
+}
+
 fn lock_is_mutex(recorded: &Recorded, address: u64) -> bool {
     let mut locks = recorded.locks.iter();
     locks.any(|lock| lock.address == address && lock.kind == Kind::Mutex)
@@ -364,77 +376,5 @@ fn later(one: Usage, other: Usage) -> Usage {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn futex_reads_waits_only() {
-        let line = |number: i64, operation: i32, address: u64| {
-            format!(
-                "{number} {address:#x} {operation:#x} 0x2 0x0 0x0 0x0 0x7ffc00001000 0x7f0000001234"
-            )
-        };
-        let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-        assert_eq!(futex(&line(libc::SYS_futex, wait, 0x5000)), Some(0x5000));
-        let bitset = libc::FUTEX_WAIT_BITSET | libc::FUTEX_CLOCK_REALTIME;
-        assert_eq!(futex(&line(libc::SYS_futex, bitset, 0x5000)), Some(0x5000));
-        assert_eq!(futex(&line(libc::SYS_futex, wait, 0x7ffc_0000_1100)), Some(0));
-        assert_eq!(futex(&line(libc::SYS_futex, libc::FUTEX_WAKE, 0x5000)), None);
-        assert_eq!(futex(&line(libc::SYS_read, wait, 0x5000)), None);
-        assert_eq!((futex("running"), futex(""), futex("-1 0x7ffc 0x12")), (None, None, None));
-    }
-
-    #[test]
-    fn counters_are_read_from_the_kernels_lines() {
-        assert_eq!(delay("123 456 7\n"), Some(456));
-        let stat = "42 (a (b) c) S 1 1 1 0 -1 4194560 9 0 0 0 12 34 0 0 20 0 1 0 5 6 7";
-        assert_eq!((system_ticks(stat), system_ticks("")), (Some(34), None));
-        assert_eq!(idle_ticks("cpu  1 2 3 40 5 6 7 0 0 0\ncpu0 1 2"), Some(45));
-    }
-
-    #[test]
-    fn unended_wait_for_signal_is_covered() {
-        use unconvoy_profile::layout::{MAGIC, VERSION};
-        let profile = unconvoy_profile::layout::zeroed();
-        profile.header.magic.store(MAGIC, std::sync::atomic::Ordering::Relaxed);
-        profile.header.version.store(VERSION, std::sync::atomic::Ordering::Relaxed);
-        profile.lock(unconvoy_profile::Kind::Cond, 0x5000).expect("room");
-        let recorded = Recorded::parse(&profile.to_bytes()).expect("valid");
-        let waiting = |samples| Waiting { samples, ..Waiting::default() };
-        let futexes = HashMap::from([(0x5008, waiting(3)), (0x9000, waiting(1))]);
-        let seen = Seen { futexes, ..Seen::default() };
-        assert_eq!(Observed { pid: 1, seen }.of(&recorded).futex_samples, [3, 1]);
-    }
-
-    #[test]
-    fn observer_sees_thread_that_waits_in_futex() {
-        let word = Box::leak(Box::new(1_u32));
-        let address = std::ptr::from_ref(word).expose_provenance() as u64;
-        let (sender, receiver) = channel();
-        let waiter = std::thread::spawn(move || {
-            let word = std::ptr::with_exposed_provenance::<u32>(address as usize);
-            let limit = libc::timespec { tv_sec: 30, tv_nsec: 0 };
-            sender.send(()).expect("the test waits");
-            // SAFETY: the word is leaked, and the time lives during the call.
-            unsafe {
-                libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT, 1, &raw const limit);
-            }
-        });
-        receiver.recv().expect("the thread starts");
-        let mut found = false;
-        for _ in 0..100 {
-            let observer = Observer::start(std::process::id()).expect("a thread");
-            std::thread::sleep(3 * LOOK_EVERY);
-            found |= observer.finish().seen.futexes.contains_key(&address);
-            if found {
-                break;
-            }
-        }
-        // SAFETY: wakes the thread; the word is leaked.
-        unsafe {
-            libc::syscall(libc::SYS_futex, std::ptr::from_ref(word), libc::FUTEX_WAKE, 1);
-        }
-        waiter.join().expect("the waiter ends");
-        assert!(found);
-    }
-}
+#[path = "observer_tests.rs"]
+mod tests;
