@@ -5,6 +5,8 @@
 //! frame has one meaning then, and tools that know nothing of times can name it.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 /// A part of a file that was mapped.
@@ -77,13 +79,13 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Parses the list.
-    pub(crate) fn parse(lines: &str) -> Self {
+    /// Parses the list. Times count bytes, and a path may have bytes that are no UTF-8.
+    pub(crate) fn parse(list: &[u8]) -> Self {
         let mut history = History { listed: Vec::new(), has_gone: false };
         let mut objects: HashMap<PathBuf, u64> = HashMap::new();
         let mut time = 0;
-        for line in lines.split_inclusive('\n') {
-            if let Some((start, end, file)) = parse_line(line.trim_end_matches('\n')) {
+        for line in list.split_inclusive(|&byte| byte == b'\n') {
+            if let Some((start, end, file)) = parse_line(line.strip_suffix(b"\n").unwrap_or(line)) {
                 match file {
                     Some(mapping) => history.add(mapping, time, &mut objects),
                     None => history.end(time, |one| (one.start, one.end) == (start, end)),
@@ -156,24 +158,28 @@ impl History {
 }
 
 /// Parses a line of `/proc/PID/maps`: the addresses, and the mapping if it is of a file.
-fn parse_line(line: &str) -> Option<(u64, u64, Option<Mapping>)> {
-    let mut fields = line.splitn(6, ' ');
-    let (start, end) = fields.next()?.split_once('-')?;
-    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+fn parse_line(line: &[u8]) -> Option<(u64, u64, Option<Mapping>)> {
+    let mut fields = line.splitn(6, |&byte| byte == b' ');
+    let (start, end) = text(fields.next()?)?.split_once('-')?;
+    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
     let below = |address: &u64| *address <= ROOM;
     let (start, end) = (number(start).filter(below)?, number(end).filter(below)?);
     let mut file = || {
-        let offset = number(fields.nth(1)?)?;
-        let (major, minor) = fields.next()?.split_once(':')?;
+        let offset = number(text(fields.nth(1)?)?)?;
+        let (major, minor) = text(fields.next()?)?.split_once(':')?;
         let device = device(number(major)?, number(minor)?);
-        let inode = fields.next()?.parse().unwrap_or(0);
-        let path = fields.next()?.trim_start();
-        let kept = path.strip_suffix(" (deleted)");
+        let inode = text(fields.next()?)?.parse().unwrap_or(0);
+        let path = fields.next()?.trim_ascii_start();
+        let kept = path.strip_suffix(b" (deleted)");
         let (path, is_deleted) = (kept.unwrap_or(path), kept.is_some());
-        let path = path.starts_with('/').then(|| path.into())?;
+        let path = path.starts_with(b"/").then(|| OsStr::from_bytes(path).into())?;
         Some(Mapping { start, end, offset, path, device, inode, is_deleted })
     };
     Some((start, end, file()))
+}
+
+fn text(field: &[u8]) -> Option<&str> {
+    core::str::from_utf8(field).ok()
 }
 
 /// A device's number (`makedev` of glibc).
@@ -188,7 +194,7 @@ mod tests {
 
     #[test]
     fn mapping_has_its_files_identity() {
-        let line = "1000-2000 r-xp 0 fe:101 5000000000   /a (deleted)";
+        let line = b"1000-2000 r-xp 0 fe:101 5000000000   /a (deleted)";
         let (.., file) = parse_line(line).unwrap();
         let file = file.unwrap();
         assert_eq!((file.inode, file.is_deleted), (5_000_000_000, true));
@@ -196,8 +202,16 @@ mod tests {
     }
 
     #[test]
+    fn path_keeps_bytes_that_are_no_utf_8() {
+        let history = History::parse(b"1000-2000 r-xp 0 08:01 5   /caf\xe9/a.so (deleted)\n");
+        let [one] = &history.mappings()[..] else { panic!("one mapping") };
+        assert_eq!(one.path.as_os_str().as_bytes(), b"/caf\xe9/a.so");
+        assert!(one.is_deleted);
+    }
+
+    #[test]
     fn other_file_at_same_path_is_another_object() {
-        let history = History::parse("1000-2000 r-xp 0 08:01 5 /a\n1000-2000 r-xp 0 08:01 6 /a\n");
+        let history = History::parse(b"1000-2000 r-xp 0 08:01 5 /a\n1000-2000 r-xp 0 08:01 6 /a\n");
         let inodes: Vec<u64> = history.mappings().iter().map(|one| one.inode).collect();
         assert_eq!(inodes, [5, 6]);
         assert_ne!(history.code(0x1010, 1), 0x1010);
@@ -213,7 +227,7 @@ mod tests {
     #[test]
     fn later_mapping_replaces_earlier_one() {
         let history = History::parse(
-            "1000-3000 r-xp 00000000 08:01 5   /usr/lib/a.so\n\
+            b"1000-3000 r-xp 00000000 08:01 5   /usr/lib/a.so\n\
              4000-5000 r-xp 00001000 08:01 5   /usr/lib/a b.so (deleted)\n\
              5000-6000 rw-p 00000000 00:00 0   [heap]\n\
              2000-3000 r-xp 00000000 08:01 6   /usr/lib/c.so\n",
@@ -233,7 +247,7 @@ mod tests {
         let (a, b) = (object("a.so"), object("b.so"));
         let first = a.len() as u32;
         let text = format!("{a}{gone}{b}{a}");
-        let history = History::parse(&text);
+        let history = History::parse(text.as_bytes());
         let second = first + (gone.len() + b.len()) as u32;
         let third = text.len() as u32;
         for (time, name) in [(first, "/a.so"), (second, "/b.so"), (third, "/a.so")] {
@@ -251,7 +265,7 @@ mod tests {
 
     #[test]
     fn growing_mapping_stays_same_object() {
-        let history = History::parse("1000-2000 r-xp 0 08:01 5 /a\n1000-4000 r-xp 0 08:01 5 /a\n");
+        let history = History::parse(b"1000-2000 r-xp 0 08:01 5 /a\n1000-4000 r-xp 0 08:01 5 /a\n");
         assert_eq!(history.mappings().len(), 1);
         assert_eq!(history.code(0x1010, 1), 0x1010);
     }

@@ -3,6 +3,8 @@
 
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use crate::layout::{
@@ -201,7 +203,7 @@ impl Recorded {
         let begin = header.begin_ns.load(Relaxed);
         Recorded {
             pid: header.pid.load(Relaxed),
-            program: text(&header.program).into(),
+            program: OsString::from_vec(bytes(&header.program)).into(),
             lock: text(&header.lock),
             load: text(&header.load),
             has_ended: !matches!(header.ended.load(Relaxed), 0 | KILLED),
@@ -255,9 +257,13 @@ impl Profile {
     }
 }
 
-fn text(bytes: &[AtomicU8]) -> String {
-    let bytes = bytes.iter().map(|byte| byte.load(Relaxed)).take_while(|&byte| byte != 0);
-    String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()
+/// The bytes before the first zero.
+fn bytes(padded: &[AtomicU8]) -> Vec<u8> {
+    padded.iter().map(|byte| byte.load(Relaxed)).take_while(|&byte| byte != 0).collect()
+}
+
+fn text(padded: &[AtomicU8]) -> String {
+    String::from_utf8_lossy(&bytes(padded)).into_owned()
 }
 
 fn addresses(profile: &Profile) -> Vec<u64> {
@@ -274,7 +280,7 @@ fn with_time(word: u32) -> (u32, u32) {
 
 fn history(profile: &Profile) -> History {
     let used = (profile.header.modules_used.load(Acquire) as usize).min(profile.modules.len());
-    History::parse(&text(&profile.modules[..used]))
+    History::parse(&bytes(&profile.modules[..used]))
 }
 
 fn frames(profile: &Profile, history: &History, stack: &Stack) -> Vec<u64> {
