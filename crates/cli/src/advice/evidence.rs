@@ -78,6 +78,8 @@ pub struct LockEvidence {
     pub entries: Vec<Entry>,
     /// Places that hold the lock, or else places that wait for it.
     pub places: Vec<String>,
+    /// Whether these places hold the lock.
+    pub are_holders: bool,
     pub waits: u64,
     pub waited_seconds: f64,
     /// Share of the time waited for all locks.
@@ -127,6 +129,7 @@ impl Evidence {
                 locks: row.locks,
                 entries: row.entries.clone(),
                 places: places(row),
+                are_holders: !row.holders.is_empty(),
                 waits: row.waits,
                 waited_seconds: row.waited_ns as f64 * 1e-9,
                 share: row.share,

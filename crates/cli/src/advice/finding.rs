@@ -13,6 +13,9 @@ pub struct Advice {
     pub locks: usize,
     /// The places that hold the lock, or else those that wait for it; the worst first.
     pub places: Vec<String>,
+    /// Whether these places hold the lock.
+    #[serde(skip)]
+    pub are_holders: bool,
     pub problem: Problem,
     /// The problem in a sentence, with its numbers.
     pub sentence: String,

@@ -98,6 +98,7 @@ fn about(lock: &LockEvidence, problem: Problem, sentence: String) -> Advice {
         lock: lock.name.clone(),
         locks: lock.locks,
         places: lock.places.clone(),
+        are_holders: lock.are_holders,
         problem,
         sentence,
         strategy: Vec::new(),

@@ -22,6 +22,7 @@ fn lock(span: SpanEvidence, holds: [u64; 2]) -> LockEvidence {
         locks: 1,
         entries: vec![entry()],
         places: vec!["add_job (queue.c:33)".into()],
+        are_holders: true,
         waits: 100_000,
         waited_seconds: span.waiting * span.seconds,
         share: 1.0,
@@ -107,6 +108,18 @@ fn lock_without_measured_holds_has_no_time_of_holds() {
     let all = advise(&of(2.0, vec![unmeasured]));
     assert_eq!(all[0].problem, Problem::SaturatedShortSections);
     assert!(!all[0].sentence.contains("holds take"), "{all:?}");
+}
+
+#[test]
+fn place_of_waiters_does_not_hold_the_lock() {
+    let head = |are_holders| {
+        let lock = LockEvidence { are_holders, ..lock(SATURATED, [120, 900]) };
+        crate::advice::text::problem(&advise(&of(2.0, vec![lock]))[0])
+    };
+    let starts = [(true, "queue_lock (held by add_job"), (false, "queue_lock (waits in add_job")];
+    for (are_holders, start) in starts {
+        assert!(head(are_holders).starts_with(start), "{}", head(are_holders));
+    }
 }
 
 #[test]

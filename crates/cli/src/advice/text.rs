@@ -18,7 +18,7 @@ pub fn problem(advice: &Advice) -> String {
         return advice.sentence.clone();
     }
     let count = if advice.locks > 1 { format!("{} x ", advice.locks) } else { String::new() };
-    let verb = if advice.problem == Problem::SleepingAndWaking { "waits in" } else { "held by" };
+    let verb = if advice.are_holders { "held by" } else { "waits in" };
     let place = advice.places.first().map_or(String::new(), |it| format!(" ({verb} {it})"));
     format!("{count}{}{place}: {}. {}", advice.lock, advice.problem.name(), advice.sentence)
 }
