@@ -179,9 +179,14 @@ fn package_of(file: &Path) -> Option<String> {
     let without_usr = file.strip_prefix("/usr").ok().map(|rest| Path::new("/").join(rest));
     [Some(file.clone()), without_usr].into_iter().flatten().find_map(|name| {
         let output = Command::new("dpkg-query").arg("-S").arg(name).output().ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
-        Some(text.split_once(':')?.0.to_string())
+        package_in(&String::from_utf8(output.stdout).ok()?).map(String::from)
     })
+}
+
+/// The package in the output of `dpkg-query -S`, which begins with lines on diversions.
+fn package_in(output: &str) -> Option<&str> {
+    let mut packages = output.lines().filter_map(|line| Some(line.split_once(':')?.0));
+    packages.find(|package| !package.contains(' '))
 }
 
 /// The files that have an address without a name in the report.
@@ -205,4 +210,19 @@ fn files_without_symbols(report: &Report) -> BTreeSet<String> {
             (is_offset && !file.contains(' ')).then(|| file.to_string())
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn diversion_is_no_package() {
+        let diverted = "diversion by dash from: /usr/bin/sh\n\
+                        diversion by dash to: /usr/bin/sh.distrib\n\
+                        dash: /usr/bin/sh\n";
+        assert_eq!(package_in(diverted), Some("dash"));
+        assert_eq!(package_in("libc6:amd64: /lib/libc.so.6\n"), Some("libc6"));
+        assert_eq!((package_in("local diversion from: /a\n"), package_in("")), (None, None));
+    }
 }
