@@ -182,7 +182,8 @@ impl Writer {
         };
         part.begin_unix_ns = source.until_ns.max(state.begin_unix_ns);
         part.wall_ns = now.saturating_sub(part.begin_unix_ns);
-        if !part.locks.is_empty() {
+        // The profile has no waits for signals: threads without work would fill the directory.
+        if part.locks.iter().any(|lock| lock.kind.is_lock()) {
             let (name, bytes) = self.encode(&part, now);
             let written = replace(&self.intervals.to.join(&name), &bytes);
             if let Err(why) = written
@@ -246,4 +247,53 @@ fn has_ended(path: &Path) -> bool {
     let file = File::open(path);
     let is_known = Path::new("/proc").join(pid).exists();
     !is_known && file.is_ok_and(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::time::Duration;
+
+    use unconvoy_profile::Kind;
+    use unconvoy_profile::layout::{MAGIC, VERSION, zeroed};
+
+    use super::super::intervals::Keep;
+    use super::*;
+
+    #[test]
+    fn interval_with_waits_for_signals_alone_has_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, to) = (folder.path().join("profile"), folder.path().join("parts"));
+        std::fs::create_dir(&to).unwrap();
+        let profile = zeroed();
+        profile.header.magic.store(MAGIC, Relaxed);
+        profile.header.version.store(VERSION, Relaxed);
+        std::fs::write(&path, profile.to_bytes()).unwrap();
+        let mut writer = Writer {
+            host: String::new(),
+            intervals: Intervals {
+                interval: Duration::from_secs(1),
+                to: to.clone(),
+                keep: Keep::Files(10),
+                service: Some("pool".into()),
+            },
+            file: path.clone(),
+            begin_unix_ns: 0,
+            sources: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            most: 1,
+            builds: BTreeMap::new(),
+            has_failed: false,
+        };
+        let file = File::open(&path).unwrap();
+        let mut source = Source { file, inode: 0, last: None, until_ns: 0 };
+        let files_after = |kind: Kind| {
+            let (_, lock) = profile.lock(kind, 0x1000).unwrap();
+            profile.record_wait(lock, 5_000, 1, false);
+            std::fs::write(&path, profile.to_bytes()).unwrap();
+            writer.write_interval(&mut source);
+            std::fs::read_dir(&to).unwrap().count()
+        };
+        assert_eq!([Kind::Cond, Kind::Cond, Kind::Mutex].map(files_after), [0, 0, 1]);
+    }
 }
