@@ -143,7 +143,9 @@ impl Subject for Process {
     }
 
     fn stop_and_read(&self, thread: &Thread) -> Option<(Registers, Vec<u8>)> {
-        if thread.futex.is_none() || self.is_traced(thread) {
+        let futex = thread.futex?;
+        // Since the process was opened, the thread may have begun another system call.
+        if self.is_traced(thread) || !self.target.waits_at(thread.outer, futex.address) {
             return None;
         }
         let stopped = Stopped::stop(thread.outer)?;
@@ -231,6 +233,19 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    #[test]
+    fn thread_that_has_left_its_futex_is_not_stopped() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let id = child.id();
+        let process = Process::open(id).unwrap();
+        let futex = Some(Futex { address: 0x1000, command: 0 });
+        let thread = Thread { id, outer: id, name: String::new(), futex, registers: None };
+        let stopped = process.stop_and_read(&thread);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(stopped.is_none());
+    }
 
     #[test]
     fn signal_whose_delivery_stopped_the_thread_is_not_lost() {
