@@ -98,6 +98,11 @@ impl Watcher {
         }
         let address = page.table.load(Acquire);
         if address != 0 && self.table.as_ref().is_none_or(|(known, _)| *known != address) {
+            // The process may have created the table after the first look at its mappings.
+            let mapped = maps::read(self.target.pid).unwrap_or_default();
+            if mapped.is_empty() {
+                return Ok(());
+            }
             self.table = Some((address, self.target.table(&mapped, address)?));
         }
         Ok(())
