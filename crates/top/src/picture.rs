@@ -40,7 +40,7 @@ pub fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
                 remark.lines().for_each(|line| page.add(line, dim));
             }
             match view {
-                View::Lock(name) => draw_lock(state, name, snapshot.seconds, &mut page),
+                View::Lock(name, kind) => draw_lock(state, name, kind, snapshot.seconds, &mut page),
                 _ => draw_locks(state, snapshot.seconds, &mut page),
             }
         }
@@ -133,10 +133,10 @@ fn draw_locks(state: &State, seconds: f64, page: &mut Page<'_>) {
     }
 }
 
-fn draw_lock(state: &State, name: &str, seconds: f64, page: &mut Page<'_>) {
+fn draw_lock(state: &State, name: &str, kind: &str, seconds: f64, page: &mut Page<'_>) {
     page.add("", Style::new());
     page.add(name, Style::new().add_modifier(Modifier::BOLD));
-    let Some(lock) = state.lock(name) else {
+    let Some(lock) = state.lock(name, kind) else {
         return page.add("no wait for it ended in this interval", Style::new());
     };
     for line in figures(lock, seconds) {
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn open_lock_shows_both_sides() {
-        let state = State { view: View::Lock("queue_lock".into()), ..state() };
+        let state = State { view: View::Lock("queue_lock".into(), "mutex"), ..state() };
         let text = drawn(&state, 80, 24);
         assert!(text.contains("waits") && text.contains("take (server.c:7)"), "{text}");
         assert!(text.contains("holds") && text.contains("put (server.c:9)"), "{text}");
@@ -228,7 +228,7 @@ mod tests {
         let lock = state.snapshot.as_ref().unwrap().locks[0].clone();
         state.snapshot.as_mut().unwrap().locks = vec![lock; 200];
         state.selected = 150;
-        for view in [View::Processes, View::Locks, View::Lock("queue_lock".into())] {
+        for view in [View::Processes, View::Locks, View::Lock("queue_lock".into(), "mutex")] {
             state.view = view;
             for width in [1, 5, 39, 40, 79, 80, 200] {
                 for height in [1, 2, 5, 6, 7, 10, 24, 60] {
