@@ -45,7 +45,7 @@ pub struct State {
     pub selected: usize,
     pub processes: Vec<Publishing>,
     pub snapshot: Option<Snapshot>,
-    /// Why the last chosen process is not watched.
+    /// Why the last chosen process is not watched, or has no new snapshot.
     pub complaint: Option<String>,
 }
 
@@ -93,7 +93,8 @@ impl State {
             }
             Key::Char('/') if self.view == View::Locks => self.is_typing = true,
             Key::Char('p') => {
-                (self.view, self.selected, self.snapshot) = (View::Processes, 0, None);
+                (self.view, self.selected) = (View::Processes, 0);
+                (self.snapshot, self.complaint) = (None, None);
                 return Action::List;
             }
             Key::Char(_) => {}
@@ -215,7 +216,8 @@ mod tests {
         let mut state = State { processes: vec![process], ..State::default() };
         assert_eq!(state.press(Key::Enter), Action::Watch(7));
         state.view = View::Locks;
+        state.complaint = Some("no snapshot".into());
         assert_eq!(state.press(Key::Char('p')), Action::List);
-        assert_eq!(state.view, View::Processes);
+        assert_eq!((state.view, state.complaint), (View::Processes, None));
     }
 }
