@@ -280,6 +280,26 @@ fn page_of_another_version_is_refused() {
 }
 
 #[test]
+fn snapshot_is_printed_if_only_the_output_is_a_terminal() {
+    let Some(scene) = Scene::new() else { return };
+    let (running, _) = scene.start(scene.program().arg("500"));
+    let mut script = Command::new("script");
+    let command = "exec \"$COMMAND\" top \"$PROCESS\" < /dev/null";
+    script.args(["-qec", command, "/dev/null"]).env("SHELL", "/bin/sh").env("TERM", "xterm");
+    script.env("COMMAND", scene.stage.process().get_program());
+    script.env("PROCESS", running.0.id().to_string());
+    let Ok(mut script) = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+        println!("missing: script not found (apt-get install bsdutils)");
+        return;
+    };
+    let input = script.stdin.take();
+    let output = script.wait_with_output().expect("a child");
+    drop(input);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("waits/s"), "{text}");
+}
+
+#[test]
 fn program_after_exec_is_named() {
     let Some(scene) = Scene::new() else { return };
     let mut command = Command::new("sh");
