@@ -48,6 +48,18 @@ fn static_library() -> PathBuf {
     target.join("release/libunconvoy.a")
 }
 
+#[test]
+fn library_builds_with_capi_as_its_only_feature() {
+    let status = Command::new(env!("CARGO"))
+        .args(["check", "--quiet", "-p", "unconvoy", "--lib", "--no-default-features"])
+        .args(["--features", "capi"])
+        .current_dir(package().join("../.."))
+        .env("CARGO_TARGET_DIR", package().join("../../target"))
+        .status()
+        .expect("cargo runs");
+    assert!(status.success());
+}
+
 /// Compiles `source` with the headers in `include`, and links the library.
 fn compile(compiler: &str, options: &[&str], include: &Path, source: &Path, program: &Path) {
     let compiled = Command::new(compiler)

@@ -150,6 +150,19 @@ fn holder_that_has_ended_is_said_to_have_ended() {
 }
 
 #[test]
+fn writer_that_has_not_named_itself_yet_has_not_ended() {
+    let stage = Stage::new();
+    let Some(mut program) = run(&stage, &[], &["unnamed", "1"]) else { return };
+    program.poke();
+    let id = program.id().to_string();
+    let text = until(|| report(&stage, &[&id]), |text| text.contains("to write for"));
+    assert!(text.contains("  held by a writer that has just acquired it"), "{text}");
+    assert!(text.contains("no deadlock found: the holder is unknown"), "{text}");
+    assert!(!text.contains("thread 0"), "{text}");
+    program.finish();
+}
+
+#[test]
 fn waiters_are_listed_in_order_of_arrival() {
     let stage = Stage::new();
     let Some(mut program) = run(&stage, &[], &["shared", "3"]) else { return };

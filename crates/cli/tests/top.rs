@@ -5,12 +5,14 @@ mod scene;
 mod stage;
 
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use scene::{Scene, wait_until};
 use serde_json::Value;
 use stage::Running;
+use unconvoy_cli::top::watcher::Watcher;
 
 /// A user without privileges: `nobody`.
 const NOBODY: u32 = 65534;
@@ -275,6 +277,43 @@ fn page_of_another_version_is_refused() {
     let output = scene.top(&[&pid.to_string()]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(1) && said.contains("another version"), "{said}");
+}
+
+#[test]
+fn snapshot_is_printed_if_only_the_output_is_a_terminal() {
+    let Some(scene) = Scene::new() else { return };
+    let (running, _) = scene.start(scene.program().arg("500"));
+    let mut script = Command::new("script");
+    let command = "exec \"$COMMAND\" top \"$PROCESS\" < /dev/null";
+    script.args(["-qec", command, "/dev/null"]).env("SHELL", "/bin/sh").env("TERM", "xterm");
+    script.env("COMMAND", scene.stage.process().get_program());
+    script.env("PROCESS", running.0.id().to_string());
+    let Ok(mut script) = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+        println!("missing: script not found (apt-get install bsdutils)");
+        return;
+    };
+    let input = script.stdin.take();
+    let output = script.wait_with_output().expect("a child");
+    drop(input);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("waits/s"), "{text}");
+}
+
+#[test]
+fn program_after_exec_is_named() {
+    let Some(scene) = Scene::new() else { return };
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo ready; read line; exec \"$0\" 2000"]).arg(&scene.program);
+    command.env("LD_PRELOAD", &scene.library).env_remove("UNCONVOY_TOP");
+    let (mut running, _) = scene.start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+    let pid = running.0.id();
+    let program = || std::fs::read_link(format!("/proc/{pid}/exe")).expect("it runs");
+    let shell = program();
+    let mut watcher = Watcher::open(pid).expect("the shell runs under unconvoy");
+    drop(running.0.stdin.take());
+    wait_until("the program", || program() != shell);
+    let snapshot = watcher.look().expect("the program runs under unconvoy");
+    assert_eq!(Path::new(&snapshot.program), program());
 }
 
 #[test]

@@ -5,11 +5,12 @@
 mod program;
 mod stage;
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use program::{Program, until};
-use stage::Stage;
+use stage::{Running, Stage};
 
 /// The shortest time that the option accepts.
 const LIMIT: &str = "100ms";
@@ -189,6 +190,21 @@ fn program_without_waits_gets_no_report() {
     let program = Program::start(&mut command);
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert_eq!(program.finish(), "");
+}
+
+/// A look at a program without the library reads all of its data.
+#[test]
+fn watchdog_ends_if_the_program_becomes_one_without_the_library() {
+    let stage = Stage::new();
+    let Some(library) = stage::library() else { return };
+    let mut command = stage.process();
+    command.env("UNCONVOY_LIBRARY", library).args(["run", "--watchdog", LIMIT, "--", "sh", "-c"]);
+    command.arg("sleep 1; unset LD_PRELOAD; exec sleep 60");
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut program = Running(command.spawn().expect("the program starts"));
+    let errors = BufReader::new(program.0.stderr.take().expect("a pipe"));
+    let mut lines = errors.lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("the watchdog ends: ")));
 }
 
 #[test]

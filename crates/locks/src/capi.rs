@@ -2,8 +2,6 @@
 //!
 //! `make header` generates the header from this file; a test compares the two.
 
-use core::ptr;
-
 use lock_api::{GuardSend, RawMutex as _};
 
 use crate::contention::biased_rw::BiasedRw;
@@ -48,16 +46,18 @@ const _: () = assert!(size_of::<RwLock>() <= size_of::<unconvoy_rwlock_t>());
 ///
 /// `mutex` points to a mutex that outlives the returned reference.
 unsafe fn mutex<'a>(mutex: *mut unconvoy_mutex_t) -> &'a Mutex {
-    // SAFETY: the C type is large enough (asserted above), and every field is atomic.
-    unsafe { &*ptr::from_ref(&*mutex).cast() }
+    // SAFETY: the C type is large enough (asserted above), and every field is atomic. No reference
+    // to the C type exists: its words are not atomics, so they could not change under one.
+    unsafe { &*mutex.cast::<Mutex>() }
 }
 
 /// # Safety
 ///
 /// `lock` points to a reader-writer lock that outlives the returned reference.
 unsafe fn rwlock<'a>(lock: *mut unconvoy_rwlock_t) -> &'a RwLock {
-    // SAFETY: the C type is large enough (asserted above), and every field is atomic.
-    unsafe { &*ptr::from_ref(&*lock).cast() }
+    // SAFETY: the C type is large enough (asserted above), and every field is atomic. No reference
+    // to the C type exists: its words are not atomics, so they could not change under one.
+    unsafe { &*lock.cast::<RwLock>() }
 }
 
 fn acquire_shared(lock: &RwLock, share: Share) {

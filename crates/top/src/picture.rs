@@ -28,9 +28,13 @@ pub fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
     match (&state.view, &state.snapshot) {
         (View::Processes, _) => {
             page.add("Processes under unconvoy that have waited for locks", bold);
+            add_complaint(state, &mut page);
             draw_processes(state, &mut page);
         }
-        (_, None) => page.add("watching; the first snapshot takes a moment", dim),
+        (_, None) => {
+            page.add("watching; the first snapshot takes a moment", dim);
+            add_complaint(state, &mut page);
+        }
         (view, Some(snapshot)) => {
             page.add(&text::heading(snapshot), bold);
             for line in text::summary(snapshot) {
@@ -39,14 +43,12 @@ pub fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
             for remark in &snapshot.remarks {
                 remark.lines().for_each(|line| page.add(line, dim));
             }
+            add_complaint(state, &mut page);
             match view {
-                View::Lock(name) => draw_lock(state, name, snapshot.seconds, &mut page),
+                View::Lock(name, kind) => draw_lock(state, name, kind, snapshot.seconds, &mut page),
                 _ => draw_locks(state, snapshot.seconds, &mut page),
             }
         }
-    }
-    if let Some(complaint) = &state.complaint {
-        complaint.lines().for_each(|line| page.add(line, bold));
     }
     page.line = page.area.height - 1;
     let bottom = match state.is_typing {
@@ -83,6 +85,12 @@ impl Page<'_> {
     fn room(&self) -> usize {
         usize::from(self.area.height.saturating_sub(self.line + 1))
     }
+}
+
+/// Above the rows, which may fill the screen.
+fn add_complaint(state: &State, page: &mut Page<'_>) {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    state.complaint.iter().flat_map(|text| text.lines()).for_each(|line| page.add(line, bold));
 }
 
 /// The rows around the selected one that fit, with their numbers.
@@ -133,10 +141,10 @@ fn draw_locks(state: &State, seconds: f64, page: &mut Page<'_>) {
     }
 }
 
-fn draw_lock(state: &State, name: &str, seconds: f64, page: &mut Page<'_>) {
+fn draw_lock(state: &State, name: &str, kind: &str, seconds: f64, page: &mut Page<'_>) {
     page.add("", Style::new());
     page.add(name, Style::new().add_modifier(Modifier::BOLD));
-    let Some(lock) = state.lock(name) else {
+    let Some(lock) = state.lock(name, kind) else {
         return page.add("no wait for it ended in this interval", Style::new());
     };
     for line in figures(lock, seconds) {
@@ -162,6 +170,7 @@ fn figures(lock: &Lock, seconds: f64) -> [String; 2] {
 mod tests {
     use super::*;
     use unconvoy_cli::top::snapshot::{At, Controller, Snapshot};
+    use unconvoy_cli::top::target::Publishing;
 
     fn drawn(state: &State, width: u16, height: u16) -> String {
         let area = Rect::new(0, 0, width, height);
@@ -216,7 +225,7 @@ mod tests {
 
     #[test]
     fn open_lock_shows_both_sides() {
-        let state = State { view: View::Lock("queue_lock".into()), ..state() };
+        let state = State { view: View::Lock("queue_lock".into(), "mutex"), ..state() };
         let text = drawn(&state, 80, 24);
         assert!(text.contains("waits") && text.contains("take (server.c:7)"), "{text}");
         assert!(text.contains("holds") && text.contains("put (server.c:9)"), "{text}");
@@ -228,7 +237,7 @@ mod tests {
         let lock = state.snapshot.as_ref().unwrap().locks[0].clone();
         state.snapshot.as_mut().unwrap().locks = vec![lock; 200];
         state.selected = 150;
-        for view in [View::Processes, View::Locks, View::Lock("queue_lock".into())] {
+        for view in [View::Processes, View::Locks, View::Lock("queue_lock".into(), "mutex")] {
             state.view = view;
             for width in [1, 5, 39, 40, 79, 80, 200] {
                 for height in [1, 2, 5, 6, 7, 10, 24, 60] {
@@ -238,6 +247,25 @@ mod tests {
                     assert_eq!(is_small, said, "{width} x {height}\n{text}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn complaint_is_visible_above_more_rows_than_fit() {
+        let mut state = State { complaint: Some("no process 4711".into()), ..state() };
+        let lock = state.snapshot.as_ref().unwrap().locks[0].clone();
+        state.snapshot.as_mut().unwrap().locks = vec![lock; 200];
+        let process = Publishing {
+            pid: 7,
+            command: "server".into(),
+            threads: 2,
+            served: "loiter+control".into(),
+        };
+        state.processes = vec![process; 200];
+        for view in [View::Processes, View::Locks] {
+            state.view = view;
+            let text = drawn(&state, 80, 24);
+            assert!(text.contains("\nno process 4711\n"), "{text}");
         }
     }
 

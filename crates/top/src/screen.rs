@@ -94,7 +94,7 @@ fn look(watcher: &mut Watcher, state: &mut State) {
         return;
     }
     match watcher.look() {
-        Ok(snapshot) => state.snapshot = Some(snapshot),
+        Ok(snapshot) => (state.snapshot, state.complaint) = (Some(snapshot), None),
         Err(error) => state.complaint = Some(format!("{error:#}")),
     }
 }

@@ -16,8 +16,8 @@ pub enum View {
     Processes,
     /// The locks of a process.
     Locks,
-    /// The places of one lock, by its name.
-    Lock(String),
+    /// The places of one lock, by its name and kind.
+    Lock(String, &'static str),
 }
 
 /// What the loop does after a key.
@@ -45,7 +45,7 @@ pub struct State {
     pub selected: usize,
     pub processes: Vec<Publishing>,
     pub snapshot: Option<Snapshot>,
-    /// Why the last chosen process is not watched.
+    /// Why the last chosen process is not watched, or has no new snapshot.
     pub complaint: Option<String>,
 }
 
@@ -57,15 +57,16 @@ impl State {
     }
 
     /// The open lock; `None` if no thread waited for it in the last interval.
-    pub fn lock(&self, name: &str) -> Option<&Lock> {
-        self.snapshot.as_ref()?.locks.iter().find(|lock| lock.name == name)
+    pub fn lock(&self, name: &str, kind: &str) -> Option<&Lock> {
+        let mut locks = self.snapshot.as_ref()?.locks.iter();
+        locks.find(|lock| (lock.name.as_str(), lock.kind) == (name, kind))
     }
 
     fn rows(&self) -> usize {
         match self.view {
             View::Processes => self.processes.len(),
             View::Locks => self.locks().len(),
-            View::Lock(_) => 0,
+            View::Lock(..) => 0,
         }
     }
 
@@ -83,7 +84,7 @@ impl State {
             Key::PageDown => self.selected = (self.selected + PAGE).min(last),
             Key::Enter => return self.open(),
             Key::Escape | Key::Backspace => match self.view {
-                View::Lock(_) => self.view = View::Locks,
+                View::Lock(..) => self.view = View::Locks,
                 _ => self.filter.clear(),
             },
             Key::Char('s') => {
@@ -92,7 +93,8 @@ impl State {
             }
             Key::Char('/') if self.view == View::Locks => self.is_typing = true,
             Key::Char('p') => {
-                (self.view, self.selected, self.snapshot) = (View::Processes, 0, None);
+                (self.view, self.selected) = (View::Processes, 0);
+                (self.snapshot, self.complaint) = (None, None);
                 return Action::List;
             }
             Key::Char(_) => {}
@@ -128,10 +130,10 @@ impl State {
                 let locks = self.locks();
                 let lock = locks.get(self.selected.min(locks.len().saturating_sub(1)));
                 if let Some(lock) = lock {
-                    self.view = View::Lock(lock.name.clone());
+                    self.view = View::Lock(lock.name.clone(), lock.kind);
                 }
             }
-            View::Lock(_) => self.view = View::Locks,
+            View::Lock(..) => self.view = View::Locks,
         }
         Action::Draw
     }
@@ -142,7 +144,12 @@ mod tests {
     use super::*;
 
     fn state() -> State {
-        let lock = |name: &str, waited_ns| Lock { name: name.into(), waited_ns, ..Lock::default() };
+        let lock = |name: &str, waited_ns| Lock {
+            name: name.into(),
+            kind: "mutex",
+            waited_ns,
+            ..Lock::default()
+        };
         let snapshot =
             Snapshot { locks: vec![lock("one", 3), lock("two", 2)], ..Snapshot::default() };
         State { view: View::Locks, snapshot: Some(snapshot), ..State::default() }
@@ -154,10 +161,21 @@ mod tests {
         for key in [Key::Down, Key::Down, Key::Enter] {
             assert_eq!(state.press(key), Action::Draw);
         }
-        assert_eq!(state.view, View::Lock("two".into()));
-        assert_eq!(state.lock("two").unwrap().waited_ns, 2);
+        assert_eq!(state.view, View::Lock("two".into(), "mutex"));
+        assert_eq!(state.lock("two", "mutex").unwrap().waited_ns, 2);
         state.press(Key::Escape);
         assert_eq!(state.view, View::Locks);
+    }
+
+    #[test]
+    fn lock_of_another_kind_and_the_same_name_is_another() {
+        let mut state = state();
+        let locks = &mut state.snapshot.as_mut().unwrap().locks;
+        (locks[1].name, locks[1].kind) = ("one".into(), "spin");
+        state.press(Key::Down);
+        state.press(Key::Enter);
+        assert_eq!(state.view, View::Lock("one".into(), "spin"));
+        assert_eq!(state.lock("one", "spin").unwrap().waited_ns, 2);
     }
 
     #[test]
@@ -180,7 +198,7 @@ mod tests {
         assert_eq!(state.selected, 1);
         state.snapshot.as_mut().unwrap().locks.pop();
         state.press(Key::Enter);
-        assert_eq!(state.view, View::Lock("one".into()));
+        assert_eq!(state.view, View::Lock("one".into(), "mutex"));
         state.snapshot = None;
         state.view = View::Locks;
         state.press(Key::Enter);
@@ -198,7 +216,8 @@ mod tests {
         let mut state = State { processes: vec![process], ..State::default() };
         assert_eq!(state.press(Key::Enter), Action::Watch(7));
         state.view = View::Locks;
+        state.complaint = Some("no snapshot".into());
         assert_eq!(state.press(Key::Char('p')), Action::List);
-        assert_eq!(state.view, View::Processes);
+        assert_eq!((state.view, state.complaint), (View::Processes, None));
     }
 }

@@ -310,6 +310,7 @@ impl Collection<'_> {
                     false => (word & OWN_WRITER != 0, word & OWN_READERS),
                 };
                 match (is_written, readers) {
+                    (true, _) if writer == 0 => Holders::Unknown(Unknown::Writer),
                     (true, _) => self.by(writer, address),
                     (false, 0) if !is_libcs && number & RWLOCK_BIAS != 0 => {
                         self.listed_holders(address, Unknown::Published)

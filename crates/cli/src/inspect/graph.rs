@@ -54,6 +54,8 @@ pub enum Unknown {
     Readers(u32),
     /// Readers of a biased lock are not even counted in the object.
     Published,
+    /// A writer that has just acquired the lock, or is releasing it, is not named in the object.
+    Writer,
     /// A spin lock has no room for its holder.
     Spin,
     /// The object's memory cannot be read.

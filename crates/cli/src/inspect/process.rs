@@ -143,7 +143,9 @@ impl Subject for Process {
     }
 
     fn stop_and_read(&self, thread: &Thread) -> Option<(Registers, Vec<u8>)> {
-        if thread.futex.is_none() || self.is_traced(thread) {
+        let futex = thread.futex?;
+        // Since the process was opened, the thread may have begun another system call.
+        if self.is_traced(thread) || !self.target.waits_at(thread.outer, futex.address) {
             return None;
         }
         let stopped = Stopped::stop(thread.outer)?;
@@ -158,31 +160,45 @@ impl Subject for Process {
 }
 
 /// A thread that is stopped until this value is dropped.
-struct Stopped(i32);
+struct Stopped {
+    thread: i32,
+    /// The signal whose delivery stopped the thread, which still has to receive it; else 0.
+    signal: i32,
+}
 
 fn trace(request: libc::c_uint, thread: i32, data: *mut c_void) -> bool {
-    // SAFETY: the requests below have no address, and `data` is null or a buffer of the kernel's
-    // type.
+    // SAFETY: the requests below have no address, and `data` is null, the number of a signal, or a
+    // buffer of the kernel's type.
     unsafe { libc::ptrace(request, thread, std::ptr::null_mut::<c_void>(), data) == 0 }
 }
 
 impl Stopped {
     fn stop(thread: u32) -> Option<Self> {
+        Self::seize(thread)?.interrupt()
+    }
+
+    fn seize(thread: u32) -> Option<Self> {
         let thread = thread.cast_signed();
-        let null = std::ptr::null_mut();
-        if !trace(libc::PTRACE_SEIZE, thread, null) {
-            return None;
-        }
-        let stopped = Stopped(thread);
-        trace(libc::PTRACE_INTERRUPT, thread, null);
+        trace(libc::PTRACE_SEIZE, thread, std::ptr::null_mut())
+            .then(|| Stopped { thread, signal: 0 })
+    }
+
+    /// Waits until the thread has stopped.
+    fn interrupt(mut self) -> Option<Self> {
+        trace(libc::PTRACE_INTERRUPT, self.thread, std::ptr::null_mut());
         let end = Instant::now() + STOP;
         while Instant::now() < end {
-            // SAFETY: no status is asked for.
+            let mut status = 0;
+            // SAFETY: the kernel fills `status`.
             let id = unsafe {
-                libc::waitpid(thread, std::ptr::null_mut(), libc::WNOHANG | libc::__WALL)
+                libc::waitpid(self.thread, &raw mut status, libc::WNOHANG | libc::__WALL)
             };
-            if id == thread {
-                return Some(stopped);
+            if id == self.thread {
+                // The stop for a signal has no event number; the one for `PTRACE_INTERRUPT` has.
+                if libc::WIFSTOPPED(status) && status >> 16 == 0 {
+                    self.signal = libc::WSTOPSIG(status);
+                }
+                return Some(self);
             }
             std::thread::sleep(Duration::from_micros(20));
         }
@@ -192,7 +208,7 @@ impl Stopped {
     #[cfg(target_arch = "x86_64")]
     fn registers(&self) -> Option<Registers> {
         let mut all = std::mem::MaybeUninit::<libc::user_regs_struct>::zeroed();
-        trace(libc::PTRACE_GETREGS, self.0, all.as_mut_ptr().cast()).then_some(())?;
+        trace(libc::PTRACE_GETREGS, self.thread, all.as_mut_ptr().cast()).then_some(())?;
         // SAFETY: filled by the kernel, and zeroes are valid too.
         let all = unsafe { all.assume_init() };
         Some(Registers { ip: all.rip, sp: all.rsp, bp: all.rbp })
@@ -206,6 +222,52 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        trace(libc::PTRACE_DETACH, self.0, std::ptr::null_mut());
+        let signal = std::ptr::without_provenance_mut(self.signal.cast_unsigned() as usize);
+        trace(libc::PTRACE_DETACH, self.thread, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn thread_that_has_left_its_futex_is_not_stopped() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let id = child.id();
+        let process = Process::open(id).unwrap();
+        let futex = Some(Futex { address: 0x1000, command: 0 });
+        let thread = Thread { id, outer: id, name: String::new(), futex, registers: None };
+        let stopped = process.stop_and_read(&thread);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(stopped.is_none());
+    }
+
+    #[test]
+    fn signal_whose_delivery_stopped_the_thread_is_not_lost() {
+        let program = "trap 'exit 7' USR1; echo ready; read line; exit 0";
+        let mut command = Command::new("sh");
+        command.args(["-c", program]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let id = child.id();
+        let Some(seized) = Stopped::seize(id) else {
+            println!("skipped: this process may not trace its children");
+            child.wait().unwrap();
+            return;
+        };
+        // SAFETY: no pointers.
+        unsafe { libc::kill(id.cast_signed(), libc::SIGUSR1) };
+        let status = || std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        while !status().contains("tracing stop") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(seized.interrupt().expect("it has stopped"));
+        assert_eq!(child.wait().unwrap().code(), Some(7));
     }
 }

@@ -169,6 +169,9 @@ impl Report<'_> {
             Unknown::Published => {
                 "free, or held by readers: which threads, only `run --watchdog` records".into()
             }
+            Unknown::Writer => {
+                "held by a writer that has just acquired it, or is releasing it".into()
+            }
             Unknown::Spin => {
                 "holder unknown: a spin lock has no room for it; `run --watchdog` records it".into()
             }

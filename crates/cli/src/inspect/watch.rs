@@ -25,7 +25,7 @@ const RANGE: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
 /// Shortest and longest time between two looks at the program.
 const LOOK: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// How long the program may take to load the library.
+/// How long the program may be without the library, which it loads at its start.
 const START: Duration = Duration::from_secs(10);
 
 /// Parses a time in [`RANGE`].
@@ -107,20 +107,17 @@ fn keep_only_standard_error(closes_it_too: bool) {
 /// Looks at the program until a thread has waited for `limit`; then writes the report and ends.
 fn watch(pid: u32, limit: Duration, report: Option<&Path>) -> ! {
     let every = (limit / 8).clamp(LOOK.0, LOOK.1);
-    let begin = Instant::now();
+    let mut last_seen = Instant::now();
     let mut seen = None;
-    let mut has_seen = false;
     loop {
-        let looked = look(pid, limit, &mut seen);
-        has_seen |= looked.is_ok();
-        match looked {
+        match look(pid, limit, &mut seen) {
             Ok(Some(text)) => {
                 write_report(limit, report, &text, seen.as_ref().map(|(process, _)| process));
                 end(0);
             }
-            Ok(None) => {}
+            Ok(None) => last_seen = Instant::now(),
             // Before `exec`, and after one of the program itself, there is no library yet.
-            Err(_) if has_seen || begin.elapsed() < START => {}
+            Err(_) if last_seen.elapsed() < START => {}
             Err(error) => {
                 complain(&messages::watchdog_blind(format_args!("{error:#}")));
                 end(1);

@@ -89,7 +89,9 @@ fn interval(text: &str) -> Result<f64, String> {
 ///
 /// The process cannot be watched, or the program with the screen is missing.
 pub fn top(args: &TopArgs) -> anyhow::Result<u8> {
-    let is_screen = !args.once && !args.json && std::io::stdout().is_terminal();
+    // The screen takes the end of its input for the user's departure.
+    let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let is_screen = !args.once && !args.json && has_terminal;
     if is_screen && std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
     {
         return show(args);

@@ -52,7 +52,6 @@ impl Watcher {
     /// There is no such process, it does not run under unconvoy, or this user may not watch it.
     pub fn open(pid: u32) -> anyhow::Result<Self> {
         let target = Target::open(pid)?;
-        let program = std::fs::read_link(format!("/proc/{pid}/exe"));
         let mut watcher = Watcher {
             target,
             page: None,
@@ -61,7 +60,7 @@ impl Watcher {
             at: Instant::now(),
             controlled: (0, 0),
             names: None,
-            program: program.map(|path| path.display().to_string()).unwrap_or_default(),
+            program: program(pid).unwrap_or_default(),
         };
         watcher.attach()?;
         if let Some((_, page)) = &watcher.page {
@@ -98,6 +97,11 @@ impl Watcher {
         }
         let address = page.table.load(Acquire);
         if address != 0 && self.table.as_ref().is_none_or(|(known, _)| *known != address) {
+            // The process may have created the table after the first look at its mappings.
+            let mapped = maps::read(self.target.pid).unwrap_or_default();
+            if mapped.is_empty() {
+                return Ok(());
+            }
             self.table = Some((address, self.target.table(&mapped, address)?));
         }
         Ok(())
@@ -133,6 +137,8 @@ impl Watcher {
         let ended = self.target.has_ended();
         if !ended {
             self.attach()?;
+            // After `exec` it is another one.
+            self.program = program(self.target.pid).unwrap_or_else(|| self.program.clone());
         }
         let seconds = self.at.elapsed().as_secs_f64();
         self.at = Instant::now();
@@ -190,6 +196,12 @@ impl Watcher {
             snapshot.remarks.push(messages::table_is_full());
         }
     }
+}
+
+/// Path of a process's program.
+fn program(pid: u32) -> Option<String> {
+    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    Some(path.display().to_string())
 }
 
 /// The controller's figures, if one runs. `before` has its intervals and processor time at the last

@@ -1,10 +1,10 @@
 /* Threads that wait for each other in a circle, or for one that holds a lock for long.
  *
  * argv: "mutex" or "rwlock" for a circle, "shared" for a lock of the main thread, "often" for
- * a lock that changes hands, "ended" for one whose holder has ended; the number of threads;
- * "secret" to be not dumpable. Prints "ready" when the threads have their first locks, and
- * "alive" for each line of its input. With "shared" and "ended", each line lets another thread
- * arrive at the lock. */
+ * a lock that changes hands, "ended" for one whose holder has ended, "unnamed" for one whose
+ * writer has not named itself; the number of threads; "secret" to be not dumpable. Prints
+ * "ready" when the threads have their first locks, and "alive" for each line of its input.
+ * With "shared" and "ended", each line lets another thread arrive at the lock. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <semaphore.h>
@@ -66,6 +66,14 @@ static void *lock_tables(void *argument)
 	return argument;
 }
 
+/* Waits for a lock that the main thread holds. */
+static void *write_first(void *argument)
+{
+	pthread_barrier_wait(&all);
+	write_table(0);
+	return argument;
+}
+
 static __attribute__((noinline)) void pass_shared(void)
 {
 	pthread_mutex_lock(&shared);
@@ -110,6 +118,8 @@ int main(int argc, char **argv)
 		prctl(PR_SET_DUMPABLE, 0);
 	if (!strcmp(what, "rwlock"))
 		body = lock_tables;
+	if (!strcmp(what, "unnamed"))
+		body = write_first;
 	if (!strcmp(what, "shared") || !strcmp(what, "ended"))
 		body = arrive;
 	if (!strcmp(what, "often"))
@@ -133,6 +143,10 @@ int main(int argc, char **argv)
 		pthread_join(holder, NULL);
 	} else if (body == arrive) {
 		pthread_mutex_lock(&shared);
+	} else if (body == write_first) {
+		/* The state between the two steps of an acquisition: the owner follows the lock. */
+		pthread_rwlock_wrlock(&accounts[0].table);
+		memset((char *)&accounts[0].table + 24, 0, 4);
 	}
 	pthread_barrier_wait(&all);
 	setvbuf(stdout, NULL, _IOLBF, 0);
