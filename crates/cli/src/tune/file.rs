@@ -11,7 +11,7 @@ use unconvoy_measure::resume::quoted;
 use super::budget::round_seconds;
 use super::candidates::{Candidate, DEFAULT, LIBC, Stage};
 use super::record::Record;
-use super::verdict::Comparison;
+use super::verdict::{Comparison, Verdict};
 use crate::messages::search as messages;
 use crate::paragraph::commented;
 
@@ -131,7 +131,8 @@ pub fn metric(record: &Record) -> String {
 /// The result for a terminal.
 pub fn text(record: &Record, quiet: bool) -> String {
     let mut text = String::new();
-    if let Some(verdict) = record.verdict.as_ref().filter(|_| !quiet) {
+    let is_shown = |verdict: &&Verdict| !quiet && !verdict.comparisons.is_empty();
+    if let Some(verdict) = record.verdict.as_ref().filter(is_shown) {
         let mut table = Table::new();
         let header = ["", "fresh runs", "times as good", "interval"];
         table.load_style(presets::UTF8_FULL_CONDENSED).set_header(header);
@@ -174,7 +175,6 @@ mod tests {
     use super::super::candidates::{Facts, of_process};
     use super::super::costs::Costs;
     use super::super::record::Plan;
-    use super::super::verdict::Verdict;
     use super::*;
     use crate::compare::context::Context;
     use crate::compare::record::Metric;

@@ -86,7 +86,8 @@ pub fn render(record: &Record, output: &Path) -> anyhow::Result<String> {
         .collect();
     let (waits_height, waits) = waits(&pairs);
     let verdict = record.verdict.as_ref();
-    let (chart_height, chart) = verdict.map_or((0, String::new()), |it| chart::draw(record, it));
+    let drawn = verdict.filter(|verdict| !verdict.comparisons.is_empty());
+    let (chart_height, chart) = drawn.map_or((0, String::new()), |it| chart::draw(record, it));
     let threads = record.plan.threads.iter().copied().max().flatten();
     let count = threads.map_or("N".to_string(), |count| count.to_string());
     let words: Vec<String> =

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use unconvoy_measure::input;
 use unconvoy_measure::resume::difference;
+use unconvoy_measure::sequential::centre;
 
 use super::candidates::{Candidate, DEFAULT, Stage};
 use super::costs::Costs;
 use super::race::Race;
-use super::verdict::Verdict;
+use super::verdict::{LEAST, Verdict};
 use crate::compare::context::Context;
 use crate::compare::record::Metric;
 use crate::messages::command::cannot_read;
@@ -221,6 +222,17 @@ impl Record {
             race.withdraw(index);
         }
         race.add_round(|index| score(index).unwrap_or_default());
+    }
+
+    /// Whether a candidate keeps the simpler ones' speed at each thread count, as far as their
+    /// common rounds show.
+    pub fn loses_nowhere(&self, stage: Stage, candidate: usize, simple: &[usize]) -> bool {
+        self.plan.threads.iter().all(|&threads| {
+            simple.iter().all(|&simple| {
+                let values = self.differences(stage, threads, [candidate, simple]);
+                candidate == simple || centre(&values).exp() >= LEAST
+            })
+        })
     }
 
     /// The differences of two candidates' scores at one thread count, by round of a stage.
