@@ -201,6 +201,9 @@ impl Running {
                 let why = messages::killed_after(time_limit.as_secs_f64());
                 return Err(failed(why, None).into());
             }
+            Outcome::NeedsTerminal => {
+                return Err(failed(child::needs_terminal().to_string(), None).into());
+            }
             Outcome::Ended(usage) => usage,
         };
         let complaint = String::from_utf8_lossy(&output.stderr);

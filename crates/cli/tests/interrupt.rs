@@ -150,6 +150,29 @@ fn terminal_interrupts_profiled_program_once() {
     assert_eq!(stage.read("interrupts"), "\n");
 }
 
+/// Reading the terminal stops a program that is not in the foreground.
+#[test]
+fn program_that_asks_the_terminal_fails() {
+    let stage = Stage::new();
+    stage.script("program", "#!/bin/sh\nread answer < /dev/tty\n");
+    let unconvoy = stage.process();
+    let mut script = std::process::Command::new("script");
+    let line = "exec \"$COMMAND\" compare --timeout 60 -- ./program > said 2>&1";
+    script.args(["-qec", line, "/dev/null"]);
+    script.current_dir(stage.path(".")).env("SHELL", "/bin/sh");
+    script.env("COMMAND", unconvoy.get_program()).env("UNCONVOY_LIBRARY", stage.library());
+    script.stdin(Stdio::piped()).stdout(Stdio::null());
+    let Ok(mut script) = script.spawn() else {
+        println!("missing: script not found (apt-get install bsdutils)");
+        return;
+    };
+    let keyboard = script.stdin.take();
+    assert_eq!(script.wait().unwrap().code(), Some(1));
+    drop(keyboard);
+    let said = stage.read("said");
+    assert!(said.contains("round 1: uses the terminal"), "{said}");
+}
+
 #[test]
 fn second_signal_kills_profiled_program() {
     let stage = Stage::new();

@@ -61,6 +61,8 @@ pub enum Outcome {
     Ended(Usage),
     /// The time-out passed, and the program was ended.
     TimedOut,
+    /// The program used the terminal, which stops a background process group, and was ended.
+    NeedsTerminal,
     /// This signal arrived, and the program was ended.
     Interrupted(c_int),
 }
@@ -139,7 +141,8 @@ impl Running {
             streams.wait(interrupts, deadline)?;
             see(&streams.output.stdout);
             // This command may have been stopped meanwhile, so look before judging by the time.
-            let has_ended = group.leader_has_ended()?;
+            let state = group.leader_state()?;
+            let has_ended = state == State::Ended;
             if let Some(number) = interrupts.take() {
                 // Kill at once on a second signal, or a signal after the time-out.
                 let signal = match ended_by_us {
@@ -149,13 +152,17 @@ impl Running {
                 group.signal(signal);
                 ended_by_us = Some(Outcome::Interrupted(number));
                 deadline = Some(Instant::now() + GRACE);
+            } else if state == State::NeedsTerminal && ended_by_us.is_none() {
+                // Nobody would continue it.
+                group.signal(Signal::SIGKILL);
+                ended_by_us = Some(Outcome::NeedsTerminal);
             } else if !has_ended && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 let signal = if ended_by_us.is_some() { Signal::SIGKILL } else { Signal::SIGTERM };
                 group.signal(signal);
                 ended_by_us.get_or_insert(Outcome::TimedOut);
                 deadline = Some(Instant::now() + GRACE);
             }
-            if has_ended || group.leader_has_ended()? {
+            if has_ended || group.leader_state()? == State::Ended {
                 break start.elapsed();
             }
         };
@@ -177,6 +184,20 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
+/// Describes [`Outcome::NeedsTerminal`].
+pub fn needs_terminal() -> &'static str {
+    messages::needs_terminal()
+}
+
+/// State of a group's leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Running,
+    /// Stopped, because it used the terminal.
+    NeedsTerminal,
+    Ended,
+}
+
 /// The program and its descendants, unless they left the process group.
 struct Group {
     leader: Pid,
@@ -190,11 +211,17 @@ impl Group {
     }
 
     /// Checks without reaping, so that the process id stays reserved until [`Self::reap`].
-    fn leader_has_ended(&self) -> io::Result<bool> {
-        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
+    fn leader_state(&self) -> io::Result<State> {
+        let events = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED;
+        let flags = events | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
         match waitid(Id::Pid(self.leader), flags) {
-            Ok(status) => Ok(status != WaitStatus::StillAlive),
-            Err(Errno::EINTR) => Ok(false),
+            Ok(WaitStatus::Stopped(_, Signal::SIGTTIN | Signal::SIGTTOU)) => {
+                Ok(State::NeedsTerminal)
+            }
+            Ok(WaitStatus::StillAlive | WaitStatus::Stopped(..)) | Err(Errno::EINTR) => {
+                Ok(State::Running)
+            }
+            Ok(_) => Ok(State::Ended),
             Err(error) => Err(error.into()),
         }
     }

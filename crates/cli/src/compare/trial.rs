@@ -68,6 +68,9 @@ impl Runner<'_> {
         let usage = match outcome {
             Outcome::Interrupted(signal) => return Err(End::Interrupted(signal)),
             Outcome::TimedOut => return Err(End::TimedOut(timeout.unwrap_or_default(), output)),
+            Outcome::NeedsTerminal => {
+                return Err(End::Failed(child::needs_terminal().to_string(), output));
+            }
             Outcome::Ended(usage) if usage.status.success() => usage,
             Outcome::Ended(usage) => {
                 return Err(End::Failed(child::describe(usage.status), output));
