@@ -221,7 +221,8 @@ impl Group {
             Ok(WaitStatus::StillAlive | WaitStatus::Stopped(..)) | Err(Errno::EINTR) => {
                 Ok(State::Running)
             }
-            Ok(_) => Ok(State::Ended),
+            // The status of a program that a real-time signal ended, which nix cannot name.
+            Ok(_) | Err(Errno::EINVAL) => Ok(State::Ended),
             Err(error) => Err(error.into()),
         }
     }
@@ -360,6 +361,15 @@ mod tests {
         }
         assert!(kept.len() >= 100 && kept.len() <= 200);
         assert!(kept.ends_with(&999_u32.to_be_bytes()));
+    }
+
+    #[test]
+    fn program_killed_by_a_real_time_signal_has_ended() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "kill -34 $$"]);
+        let (outcome, _) = measure(command, None, Interrupts::of_process().unwrap()).unwrap();
+        let Outcome::Ended(usage) = outcome else { panic!("it has not ended by itself") };
+        assert_eq!(describe(usage.status), "ended by signal 34 (unknown)");
     }
 
     #[test]
