@@ -40,6 +40,8 @@ pub struct Output {
 pub struct Usage {
     /// Elapsed time, from just before the start.
     pub wall: Duration,
+    /// Whether `wall` is too long, because this command was stopped (Ctrl-Z) as the program ended.
+    pub is_overslept: bool,
     /// Exit status.
     pub status: ExitStatus,
     /// User-mode processor time of the program and of the children that it reaped.
@@ -137,10 +139,11 @@ impl Running {
         let mut deadline = timeout.map(|timeout| start + timeout);
         let mut ended_by_us: Option<Outcome> = None;
 
-        let wall = loop {
+        let (wall, is_overslept) = loop {
             streams.wait(interrupts, deadline)?;
             see(&streams.output.stdout);
             // This command may have been stopped meanwhile, so look before judging by the time.
+            let was_stopped = interrupts.take_continuation();
             let state = group.leader_state()?;
             let has_ended = state == State::Ended;
             if let Some(number) = interrupts.take() {
@@ -163,10 +166,10 @@ impl Running {
                 deadline = Some(Instant::now() + GRACE);
             }
             if has_ended || group.leader_state()? == State::Ended {
-                break start.elapsed();
+                break (start.elapsed(), was_stopped || interrupts.take_continuation());
             }
         };
-        let usage = group.reap(wall)?;
+        let usage = Usage { is_overslept, ..group.reap(wall)? };
         streams.drain()?;
         Ok((ended_by_us.unwrap_or(Outcome::Ended(usage)), streams.output))
     }
@@ -247,6 +250,7 @@ impl Group {
         self.reaped = true;
         Ok(Usage {
             wall,
+            is_overslept: false,
             status: ExitStatus::from_raw(status),
             user: duration(usage.ru_utime),
             system: duration(usage.ru_stime),

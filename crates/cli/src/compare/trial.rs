@@ -46,12 +46,26 @@ pub enum End {
 }
 
 impl Runner<'_> {
-    /// Runs the program once.
+    /// Runs the program once, and again after a run whose time is unknown.
     ///
     /// # Errors
     ///
     /// See [`End`].
     pub fn run(
+        &self,
+        words: &[OsString],
+        configuration: &Configuration,
+        timeout: Option<Duration>,
+    ) -> Result<Trial, End> {
+        loop {
+            let trial = self.run_once(words, configuration, timeout)?;
+            if !trial.usage.is_overslept {
+                return Ok(trial);
+            }
+        }
+    }
+
+    fn run_once(
         &self,
         words: &[OsString],
         configuration: &Configuration,
