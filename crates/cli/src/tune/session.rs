@@ -139,7 +139,11 @@ impl Session<'_> {
     fn trials(&mut self, budget: &Budget) -> Result<usize, Stop> {
         let members = self.of_stage(Stage::Process);
         let costs = self.record.costs.clone().unwrap_or_default();
-        let base = self.race(Stage::Process, &members, budget.process_until())?;
+        self.record.forget_untried();
+        let base = match self.record.base_of(Stage::Locks) {
+            Some(base) => base,
+            None => self.race(Stage::Process, &members, budget.process_until())?,
+        };
         if self.of_stage(Stage::Locks).is_empty() {
             let more = candidates::of_locks(&self.record.candidates[base], &costs);
             self.record.candidates.extend(more.into_iter().take(budget.entries()));
@@ -149,7 +153,10 @@ impl Session<'_> {
             return Ok(base);
         }
         let with_base: Vec<usize> = std::iter::once(base).chain(of_locks).collect();
-        let best = self.race(Stage::Locks, &with_base, budget.locks_until())?;
+        let best = match self.record.base_of(Stage::Combination) {
+            Some(best) => best,
+            None => self.race(Stage::Locks, &with_base, budget.locks_until())?,
+        };
         match self.combination(base, best, &with_base) {
             None => Ok(best),
             Some(both) => self.race(Stage::Combination, &[best, both], budget.combination_until()),
