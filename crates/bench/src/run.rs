@@ -201,6 +201,9 @@ impl Running {
                 let why = messages::killed_after(time_limit.as_secs_f64());
                 return Err(failed(why, None).into());
             }
+            Outcome::NeedsTerminal => {
+                return Err(failed(child::needs_terminal().to_string(), None).into());
+            }
             Outcome::Ended(usage) => usage,
         };
         let complaint = String::from_utf8_lossy(&output.stderr);
@@ -228,7 +231,9 @@ impl Running {
         // These values are for programs that do not report their own, above all those started by a
         // wrapper. They cover the whole run with its preparation.
         values.supply("process_cpu_seconds", (usage.user + usage.system).as_secs_f64());
-        values.supply("process_wall_seconds", usage.wall.as_secs_f64());
+        if !usage.is_overslept {
+            values.supply("process_wall_seconds", usage.wall.as_secs_f64());
+        }
         values.supply("process_voluntary_csw", usage.voluntary_switches as f64);
         values.supply("process_involuntary_csw", usage.involuntary_switches as f64);
         values.supply("process_max_rss_kib", usage.max_rss_kib as f64);

@@ -150,6 +150,52 @@ fn terminal_interrupts_profiled_program_once() {
     assert_eq!(stage.read("interrupts"), "\n");
 }
 
+/// Ctrl-Z stops the command, but not the program, whose process group is its own.
+#[test]
+fn run_that_ended_while_the_command_was_stopped_is_repeated() {
+    let stage = Stage::new();
+    let program = "echo >> count\necho > ready\nwhile [ ! -e go ]; do sleep 0.05; done\n";
+    stage.script("program", &format!("#!/bin/sh\n{program}echo > ended\n"));
+    let mut process = stage.process();
+    process.args(["compare", "--locks", "libc", "--runs", "1", "--json", "o.json"]);
+    process.args(["--", "./program"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = process.spawn().unwrap();
+    let id = Pid::from_raw(child.id().cast_signed());
+    wait_for(&stage, "ready");
+    kill(id, Signal::SIGSTOP).unwrap();
+    stage.write("go", "");
+    wait_for(&stage, "ended");
+    std::thread::sleep(Duration::from_secs(3));
+    kill(id, Signal::SIGCONT).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(stage.read("count").lines().count(), 2);
+    let record: Value = serde_json::from_str(&stage.read("o.json")).unwrap();
+    assert!(record["runs"][0]["wall_s"].as_f64() < Some(3.0), "{record}");
+}
+
+/// Reading the terminal stops a program that is not in the foreground.
+#[test]
+fn program_that_asks_the_terminal_fails() {
+    let stage = Stage::new();
+    stage.script("program", "#!/bin/sh\nread answer < /dev/tty\n");
+    let unconvoy = stage.process();
+    let mut script = std::process::Command::new("script");
+    let line = "exec \"$COMMAND\" compare --timeout 60 -- ./program > said 2>&1";
+    script.args(["-qec", line, "/dev/null"]);
+    script.current_dir(stage.path(".")).env("SHELL", "/bin/sh");
+    script.env("COMMAND", unconvoy.get_program()).env("UNCONVOY_LIBRARY", stage.library());
+    script.stdin(Stdio::piped()).stdout(Stdio::null());
+    let Ok(mut script) = script.spawn() else {
+        println!("missing: script not found (apt-get install bsdutils)");
+        return;
+    };
+    let keyboard = script.stdin.take();
+    assert_eq!(script.wait().unwrap().code(), Some(1));
+    drop(keyboard);
+    let said = stage.read("said");
+    assert!(said.contains("round 1: uses the terminal"), "{said}");
+}
+
 #[test]
 fn second_signal_kills_profiled_program() {
     let stage = Stage::new();

@@ -182,6 +182,17 @@ fn search_without_a_gain_says_so_and_writes_no_strategy() {
 }
 
 #[test]
+fn failing_default_leaves_libc_if_others_are_slower() {
+    let stage = Stage::new();
+    let failing = RATED.replace("ops=${DEFAULT:-1200}", "exit 4");
+    let failing = failing.replace("ops=1900", "ops=500").replace("ops=1500", "ops=600");
+    tune(&stage, &failing, &["--budget", "20s", "--html", "o.html"])
+        .success()
+        .stdout(contains("Nothing found that helps by more than 2 %: "))
+        .stderr(contains("the search drops default"));
+}
+
+#[test]
 fn failing_program_is_reported_at_the_first_run() {
     let stage = Stage::new();
     tune(&stage, "#!/bin/sh\necho >> runs\necho no database\nexit 3\n", &[]).code(1).stderr(

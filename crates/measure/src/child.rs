@@ -40,6 +40,8 @@ pub struct Output {
 pub struct Usage {
     /// Elapsed time, from just before the start.
     pub wall: Duration,
+    /// Whether `wall` is too long, because this command was stopped (Ctrl-Z) as the program ended.
+    pub is_overslept: bool,
     /// Exit status.
     pub status: ExitStatus,
     /// User-mode processor time of the program and of the children that it reaped.
@@ -61,6 +63,8 @@ pub enum Outcome {
     Ended(Usage),
     /// The time-out passed, and the program was ended.
     TimedOut,
+    /// The program used the terminal, which stops a background process group, and was ended.
+    NeedsTerminal,
     /// This signal arrived, and the program was ended.
     Interrupted(c_int),
 }
@@ -135,11 +139,13 @@ impl Running {
         let mut deadline = timeout.map(|timeout| start + timeout);
         let mut ended_by_us: Option<Outcome> = None;
 
-        let wall = loop {
+        let (wall, is_overslept) = loop {
             streams.wait(interrupts, deadline)?;
             see(&streams.output.stdout);
             // This command may have been stopped meanwhile, so look before judging by the time.
-            let has_ended = group.leader_has_ended()?;
+            let was_stopped = interrupts.take_continuation();
+            let state = group.leader_state()?;
+            let has_ended = state == State::Ended;
             if let Some(number) = interrupts.take() {
                 // Kill at once on a second signal, or a signal after the time-out.
                 let signal = match ended_by_us {
@@ -149,17 +155,21 @@ impl Running {
                 group.signal(signal);
                 ended_by_us = Some(Outcome::Interrupted(number));
                 deadline = Some(Instant::now() + GRACE);
+            } else if state == State::NeedsTerminal && ended_by_us.is_none() {
+                // Nobody would continue it.
+                group.signal(Signal::SIGKILL);
+                ended_by_us = Some(Outcome::NeedsTerminal);
             } else if !has_ended && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 let signal = if ended_by_us.is_some() { Signal::SIGKILL } else { Signal::SIGTERM };
                 group.signal(signal);
                 ended_by_us.get_or_insert(Outcome::TimedOut);
                 deadline = Some(Instant::now() + GRACE);
             }
-            if has_ended || group.leader_has_ended()? {
-                break start.elapsed();
+            if has_ended || group.leader_state()? == State::Ended {
+                break (start.elapsed(), was_stopped || interrupts.take_continuation());
             }
         };
-        let usage = group.reap(wall)?;
+        let usage = Usage { is_overslept, ..group.reap(wall)? };
         streams.drain()?;
         Ok((ended_by_us.unwrap_or(Outcome::Ended(usage)), streams.output))
     }
@@ -177,6 +187,20 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
+/// Describes [`Outcome::NeedsTerminal`].
+pub fn needs_terminal() -> &'static str {
+    messages::needs_terminal()
+}
+
+/// State of a group's leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Running,
+    /// Stopped, because it used the terminal.
+    NeedsTerminal,
+    Ended,
+}
+
 /// The program and its descendants, unless they left the process group.
 struct Group {
     leader: Pid,
@@ -190,11 +214,18 @@ impl Group {
     }
 
     /// Checks without reaping, so that the process id stays reserved until [`Self::reap`].
-    fn leader_has_ended(&self) -> io::Result<bool> {
-        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
+    fn leader_state(&self) -> io::Result<State> {
+        let events = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED;
+        let flags = events | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
         match waitid(Id::Pid(self.leader), flags) {
-            Ok(status) => Ok(status != WaitStatus::StillAlive),
-            Err(Errno::EINTR) => Ok(false),
+            Ok(WaitStatus::Stopped(_, Signal::SIGTTIN | Signal::SIGTTOU)) => {
+                Ok(State::NeedsTerminal)
+            }
+            Ok(WaitStatus::StillAlive | WaitStatus::Stopped(..)) | Err(Errno::EINTR) => {
+                Ok(State::Running)
+            }
+            // The status of a program that a real-time signal ended, which nix cannot name.
+            Ok(_) | Err(Errno::EINVAL) => Ok(State::Ended),
             Err(error) => Err(error.into()),
         }
     }
@@ -219,6 +250,7 @@ impl Group {
         self.reaped = true;
         Ok(Usage {
             wall,
+            is_overslept: false,
             status: ExitStatus::from_raw(status),
             user: duration(usage.ru_utime),
             system: duration(usage.ru_stime),
@@ -333,6 +365,15 @@ mod tests {
         }
         assert!(kept.len() >= 100 && kept.len() <= 200);
         assert!(kept.ends_with(&999_u32.to_be_bytes()));
+    }
+
+    #[test]
+    fn program_killed_by_a_real_time_signal_has_ended() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "kill -34 $$"]);
+        let (outcome, _) = measure(command, None, Interrupts::of_process().unwrap()).unwrap();
+        let Outcome::Ended(usage) = outcome else { panic!("it has not ended by itself") };
+        assert_eq!(describe(usage.status), "ended by signal 34 (unknown)");
     }
 
     #[test]

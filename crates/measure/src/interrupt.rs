@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 use signal_hook::low_level::pipe;
 use signal_hook_registry::register_sigaction;
 
@@ -35,6 +35,7 @@ impl std::error::Error for Interrupted {}
 pub struct Interrupts {
     pending: Arc<AtomicUsize>,
     is_from_terminal: Arc<AtomicBool>,
+    is_continued: Arc<AtomicBool>,
     wake: UnixStream,
 }
 
@@ -63,11 +64,13 @@ impl Interrupts {
             pipe::register(signal, write_end.try_clone()?)?;
         }
         pipe::register(SIGCHLD, write_end)?;
+        let is_continued = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(SIGCONT, Arc::clone(&is_continued))?;
         // Standard output may be closed early (`compare | head`), which must not lose finished
         // runs. A handler with an unused flag serves instead of "ignore", which child programs
         // would inherit.
         signal_hook::flag::register_usize(SIGPIPE, Arc::new(AtomicUsize::new(0)), 0)?;
-        Ok(Self { pending, is_from_terminal, wake })
+        Ok(Self { pending, is_from_terminal, is_continued, wake })
     }
 
     /// Returns this process's handlers, which the first call installs.
@@ -107,6 +110,11 @@ impl Interrupts {
     /// group.
     pub fn is_from_terminal(&self) -> bool {
         self.is_from_terminal.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether this process was stopped and continued since the previous call.
+    pub fn take_continuation(&self) -> bool {
+        self.is_continued.swap(false, Ordering::Relaxed)
     }
 
     /// Returns a descriptor that becomes readable when a signal arrives or a child ends.

@@ -150,6 +150,10 @@ pub(crate) fn no_standard_input() -> &'static str {
     "the program has no standard input"
 }
 
+pub(crate) fn needs_terminal() -> &'static str {
+    "uses the terminal, which a measured program cannot: give it options or files instead"
+}
+
 pub(crate) fn cells_failed(failed: usize, cells: usize) -> String {
     format!("{failed} of {cells} cells failed: see their reasons")
 }
@@ -229,6 +233,7 @@ mod tests {
             duplicate_run(file),
             sample_without_cell().into(),
             no_standard_input().into(),
+            needs_terminal().into(),
             cells_failed(2, 12),
             run_failed("tpmcs+none, 64 threads"),
             failed_before("tpmcs+none, 64 threads, round 2: was killed 61 s after its start"),

@@ -83,13 +83,28 @@ pub fn difference(old: &Value, new: &Value) -> Option<(String, String, String)> 
     })
 }
 
-/// Returns this process's command line with `--resume`.
+/// Returns this process's command line, with `--resume` of the record with this base name.
 pub fn resuming(out: &Path) -> String {
-    let mut words = command_line();
-    if !words.iter().any(|word| word.starts_with("--resume")) {
-        words.extend(["--resume".into(), with_suffix(out, ".json").display().to_string()]);
+    quoted(&resumed_from(command_line(), &with_suffix(out, ".json")))
+}
+
+/// Returns the words that continue `record`. The record that they resumed, if any, lacks the latest
+/// runs.
+fn resumed_from(mut words: Vec<String>, record: &Path) -> Vec<String> {
+    let is_at = |place: usize, name: &str| words.get(place).is_some_and(|word| word == name);
+    if is_at(1, "papers") {
+        // `papers run` finds its records by --out, and `papers all` resumes in any case.
+        if is_at(2, "run") && !words.iter().any(|word| word == "--resume") {
+            words.push("--resume".into());
+        }
+        return words;
     }
-    quoted(&words)
+    if let Some(place) = words.iter().position(|word| word.starts_with("--resume")) {
+        let has_value_apart = words[place] == "--resume";
+        words.drain(place..=place + usize::from(has_value_apart));
+    }
+    words.extend(["--resume".into(), record.display().to_string()]);
+    words
 }
 
 /// Returns words as a line for a shell.
@@ -100,4 +115,25 @@ pub fn quoted(words: &[String]) -> String {
         if is_plain { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) }
     };
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_resumes_the_record_with_the_latest_runs() {
+        let resumed = |line: &str| {
+            let words = line.split(' ').map(str::to_string).collect();
+            resumed_from(words, Path::new("new.json")).join(" ")
+        };
+        let expected = "unconvoy bench idle --out new --resume new.json";
+        assert_eq!(resumed("unconvoy bench idle --out new"), expected);
+        assert_eq!(resumed("unconvoy bench idle --resume old.json --out new"), expected);
+        assert_eq!(resumed("unconvoy bench idle --resume=old.json --out new"), expected);
+        let figure = "unconvoy papers run asplos-1 --resume";
+        assert_eq!(resumed("unconvoy papers run asplos-1"), figure);
+        assert_eq!(resumed(figure), figure);
+        assert_eq!(resumed("unconvoy papers all native"), "unconvoy papers all native");
+    }
 }

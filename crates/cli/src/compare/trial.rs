@@ -46,12 +46,26 @@ pub enum End {
 }
 
 impl Runner<'_> {
-    /// Runs the program once.
+    /// Runs the program once, and again after a run whose time is unknown.
     ///
     /// # Errors
     ///
     /// See [`End`].
     pub fn run(
+        &self,
+        words: &[OsString],
+        configuration: &Configuration,
+        timeout: Option<Duration>,
+    ) -> Result<Trial, End> {
+        loop {
+            let trial = self.run_once(words, configuration, timeout)?;
+            if !trial.usage.is_overslept {
+                return Ok(trial);
+            }
+        }
+    }
+
+    fn run_once(
         &self,
         words: &[OsString],
         configuration: &Configuration,
@@ -68,6 +82,9 @@ impl Runner<'_> {
         let usage = match outcome {
             Outcome::Interrupted(signal) => return Err(End::Interrupted(signal)),
             Outcome::TimedOut => return Err(End::TimedOut(timeout.unwrap_or_default(), output)),
+            Outcome::NeedsTerminal => {
+                return Err(End::Failed(child::needs_terminal().to_string(), output));
+            }
             Outcome::Ended(usage) if usage.status.success() => usage,
             Outcome::Ended(usage) => {
                 return Err(End::Failed(child::describe(usage.status), output));

@@ -133,6 +133,11 @@ pub(crate) fn leads(candidate: &str, rounds: usize, ratio: f64) -> String {
     )
 }
 
+/// `ratio` is "1.84 times libc (1.71 to 1.97)".
+pub(crate) fn leads_afresh(candidate: &str, ratio: &str, rounds: usize) -> String {
+    format!("So far, not confirmed: {candidate}, {ratio} in {rounds} fresh rounds")
+}
+
 pub(crate) fn nothing_yet() -> &'static str {
     "Nothing was found before the end: no round of trials ended"
 }
@@ -171,6 +176,7 @@ pub(crate) fn samples() -> Vec<String> {
             ("0.94 times libc (0.83 to 1.05)".into(), 18),
         ),
         leads("loiter+park", 4, 1.32),
+        leads_afresh("loiter+park", "1.32 times libc (1.20 to 1.45)", 3),
         nothing_yet().into(),
         kept("unconvoy tune --resume server-tune.json -- ./server"),
     ]

@@ -11,7 +11,7 @@ use unconvoy_measure::resume::quoted;
 use super::budget::round_seconds;
 use super::candidates::{Candidate, DEFAULT, LIBC, Stage};
 use super::record::Record;
-use super::verdict::Comparison;
+use super::verdict::{Comparison, Verdict};
 use crate::messages::search as messages;
 use crate::paragraph::commented;
 
@@ -41,10 +41,18 @@ pub fn sentence(record: &Record, file: &str) -> String {
     let costs = record.costs.clone().unwrap_or_default();
     let name = |index: usize| record.candidates[index].name.clone();
     match (&record.verdict, recommended(record)) {
-        (Some(verdict), Some(candidate)) => {
-            let threads = &record.plan.threads;
-            verdict.sentence(file, threads, &costs.sentence(), &candidate.remedy, name)
-        }
+        (Some(verdict), Some(candidate)) => match verdict.gain() {
+            // Only a whole confirmation is worth a file.
+            Some(gain) if !record.complete => messages::leads_afresh(
+                &name(gain.candidate),
+                &gain.whole.times(&name(gain.against)),
+                verdict.rounds,
+            ),
+            _ => {
+                let threads = &record.plan.threads;
+                verdict.sentence(file, threads, &costs.sentence(), &candidate.remedy, name)
+            }
+        },
         _ => so_far(record),
     }
 }
@@ -123,7 +131,8 @@ pub fn metric(record: &Record) -> String {
 /// The result for a terminal.
 pub fn text(record: &Record, quiet: bool) -> String {
     let mut text = String::new();
-    if let Some(verdict) = record.verdict.as_ref().filter(|_| !quiet) {
+    let is_shown = |verdict: &&Verdict| !quiet && !verdict.comparisons.is_empty();
+    if let Some(verdict) = record.verdict.as_ref().filter(is_shown) {
         let mut table = Table::new();
         let header = ["", "fresh runs", "times as good", "interval"];
         table.load_style(presets::UTF8_FULL_CONDENSED).set_header(header);
@@ -159,4 +168,44 @@ fn rows(record: &Record, it: &Comparison) -> Vec<[String; 3]> {
         [what, format!("{:.3}", ratio.ratio), format!("{:.3} to {:.3}", ratio.low, ratio.high)]
     })
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::candidates::{Facts, of_process};
+    use super::super::costs::Costs;
+    use super::super::record::Plan;
+    use super::*;
+    use crate::compare::context::Context;
+    use crate::compare::record::Metric;
+
+    /// A search whose default gains in three fresh rounds.
+    fn record(complete: bool) -> Record {
+        let plan = Plan {
+            program: vec!["server".to_string()],
+            files: Vec::new(),
+            threads: vec![None],
+            metric: Metric { name: "rate".to_string(), regex: None, lower_is_better: false },
+            error_rate: 0.05,
+            seed: 1,
+            budget_s: 60.0,
+        };
+        let mut record = Record::begin(plan, Context::capture());
+        let facts = Facts { processors: 2, threads: None };
+        record.candidates = of_process(&Costs::default(), facts, 1);
+        let logarithms = [1.6_f64, 1.61, 1.59].map(f64::ln).to_vec();
+        let gain = Comparison::of([DEFAULT, LIBC], &[logarithms], 0.05).unwrap();
+        record.verdict = Some(Verdict::of(DEFAULT, 3, vec![gain]));
+        record.complete = complete;
+        record
+    }
+
+    #[test]
+    fn interrupted_confirmation_promises_no_file() {
+        let [part, whole] =
+            [false, true].map(|complete| sentence(&record(complete), "server.toml"));
+        assert!(whole.starts_with("With server.toml: 1.60 times libc ("), "{whole}");
+        assert!(part.starts_with("So far, not confirmed: default, 1.60 times libc ("), "{part}");
+        assert!(part.ends_with(") in 3 fresh rounds"), "{part}");
+    }
 }

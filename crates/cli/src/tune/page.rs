@@ -86,7 +86,8 @@ pub fn render(record: &Record, output: &Path) -> anyhow::Result<String> {
         .collect();
     let (waits_height, waits) = waits(&pairs);
     let verdict = record.verdict.as_ref();
-    let (chart_height, chart) = verdict.map_or((0, String::new()), |it| chart::draw(record, it));
+    let drawn = verdict.filter(|verdict| !verdict.comparisons.is_empty());
+    let (chart_height, chart) = drawn.map_or((0, String::new()), |it| chart::draw(record, it));
     let threads = record.plan.threads.iter().copied().max().flatten();
     let count = threads.map_or("N".to_string(), |count| count.to_string());
     let words: Vec<String> =
@@ -101,7 +102,7 @@ pub fn render(record: &Record, output: &Path) -> anyhow::Result<String> {
         machine: record.context.line(),
         metric: file::metric(record),
         rounds: verdict.map_or(0, |verdict| verdict.rounds),
-        interval: format!("{:.0} %", 100.0 * (1.0 - record.plan.error_rate)),
+        interval: interval(record.plan.error_rate),
         warnings: &record.warnings,
         chart_height,
         chart,
@@ -127,6 +128,11 @@ pub fn render(record: &Record, output: &Path) -> anyhow::Result<String> {
         version: concat!("unconvoy ", env!("CARGO_PKG_VERSION")),
     };
     Ok(page.render()?)
+}
+
+/// The name of an interval that misses with probability `error_rate`: `95 %`, `99.99 %`.
+fn interval(error_rate: f64) -> String {
+    format!("{} %", (1e4 * (1.0 - error_rate)).round() / 100.0)
 }
 
 /// A sentence as HTML, with its backquoted parts as code.
@@ -245,6 +251,12 @@ fn tried(record: &Record) -> Vec<TriedRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn interval_of_a_small_error_rate_is_not_100_percent() {
+        let names = [0.05, 0.1, 0.005, 0.0001].map(interval);
+        assert_eq!(names, ["95 %", "90 %", "99.5 %", "99.99 %"]);
+    }
 
     #[test]
     fn systemd_expands_nothing_in_a_word() {

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use unconvoy_measure::input;
 use unconvoy_measure::resume::difference;
+use unconvoy_measure::sequential::centre;
 
 use super::candidates::{Candidate, DEFAULT, Stage};
 use super::costs::Costs;
 use super::race::Race;
-use super::verdict::Verdict;
+use super::verdict::{LEAST, Verdict};
 use crate::compare::context::Context;
 use crate::compare::record::Metric;
 use crate::messages::command::cannot_read;
@@ -198,6 +199,24 @@ impl Record {
         of_stage.map(|run| run.round).max().unwrap_or(0)
     }
 
+    /// The candidate on top of which a stage of an interrupted search tried others: they cannot be
+    /// compared with another one.
+    pub fn base_of(&self, stage: Stage) -> Option<usize> {
+        let mut tried = self.runs.iter().filter(|run| run.stage == stage).map(|run| run.candidate);
+        tried.find(|&index| self.candidates.get(index).is_some_and(|it| it.stage != stage))
+    }
+
+    /// Removes the candidates of stages that an interrupt left without a round: the one on top of
+    /// which they would run may change.
+    pub fn forget_untried(&mut self) {
+        for stage in [Stage::Locks, Stage::Combination] {
+            let has_failed = self.withdrawn.iter().any(|it| it.stage == stage);
+            if !has_failed && self.rounds(stage) == 0 {
+                self.candidates.retain(|candidate| candidate.stage != stage);
+            }
+        }
+    }
+
     /// A candidate's score in a round: the mean over the thread counts, which is the logarithm of
     /// the geometric mean.
     pub fn score_of(&self, stage: Stage, round: usize, candidate: usize) -> Option<f64> {
@@ -223,6 +242,17 @@ impl Record {
         race.add_round(|index| score(index).unwrap_or_default());
     }
 
+    /// Whether a candidate keeps the simpler ones' speed at each thread count, as far as their
+    /// common rounds show.
+    pub fn loses_nowhere(&self, stage: Stage, candidate: usize, simple: &[usize]) -> bool {
+        self.plan.threads.iter().all(|&threads| {
+            simple.iter().all(|&simple| {
+                let values = self.differences(stage, threads, [candidate, simple]);
+                candidate == simple || centre(&values).exp() >= LEAST
+            })
+        })
+    }
+
     /// The differences of two candidates' scores at one thread count, by round of a stage.
     pub fn differences(&self, stage: Stage, threads: Option<u32>, [a, b]: [usize; 2]) -> Vec<f64> {
         let rounds = 1..=self.rounds(stage);
@@ -236,5 +266,49 @@ impl Record {
                 Some(of(a)? - of(b)?)
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::candidates::{Facts, LIBC, of_process};
+    use super::*;
+
+    #[test]
+    fn entries_stay_with_the_configuration_that_they_were_tried_on() {
+        let plan = Plan {
+            program: vec!["server".to_string()],
+            files: Vec::new(),
+            threads: vec![None],
+            metric: Metric { name: "rate".to_string(), regex: None, lower_is_better: false },
+            error_rate: 0.05,
+            seed: 1,
+            budget_s: 60.0,
+        };
+        let mut record = Record::begin(plan, Context::capture());
+        let facts = Facts { processors: 2, threads: None };
+        record.candidates = of_process(&Costs::default(), facts, 1);
+        let (count, mut entry) = (record.candidates.len(), record.candidates[DEFAULT].clone());
+        entry.stage = Stage::Locks;
+        record.candidates.push(entry.clone());
+        record.forget_untried();
+        assert_eq!((record.candidates.len(), record.base_of(Stage::Locks)), (count, None));
+
+        record.candidates.push(entry);
+        let run = |stage, candidate| Run {
+            stage,
+            round: 1,
+            candidate,
+            threads: None,
+            metric: 1.0,
+            wall_s: 1.0,
+            transfer_ns: None,
+        };
+        record.runs =
+            vec![run(Stage::Process, LIBC), run(Stage::Locks, count), run(Stage::Locks, DEFAULT)];
+        record.forget_untried();
+        assert_eq!(record.candidates.len(), count + 1);
+        assert_eq!(record.base_of(Stage::Locks), Some(DEFAULT));
+        assert_eq!(record.base_of(Stage::Combination), None);
     }
 }

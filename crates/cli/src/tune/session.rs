@@ -18,7 +18,7 @@ use super::candidates::{self, DEFAULT, Facts, LIBC, Stage};
 use super::costs::Costs;
 use super::race::WORTH;
 use super::record::{Record, Run, Withdrawn};
-use super::verdict::{Comparison, LEAST, Verdict};
+use super::verdict::{Comparison, Verdict};
 use crate::compare::configuration::Configuration;
 use crate::compare::failure::Failure;
 use crate::compare::plan::words;
@@ -139,7 +139,11 @@ impl Session<'_> {
     fn trials(&mut self, budget: &Budget) -> Result<usize, Stop> {
         let members = self.of_stage(Stage::Process);
         let costs = self.record.costs.clone().unwrap_or_default();
-        let base = self.race(Stage::Process, &members, budget.process_until())?;
+        self.record.forget_untried();
+        let base = match self.record.base_of(Stage::Locks) {
+            Some(base) => base,
+            None => self.race(Stage::Process, &members, budget.process_until())?,
+        };
         if self.of_stage(Stage::Locks).is_empty() {
             let more = candidates::of_locks(&self.record.candidates[base], &costs);
             self.record.candidates.extend(more.into_iter().take(budget.entries()));
@@ -149,7 +153,10 @@ impl Session<'_> {
             return Ok(base);
         }
         let with_base: Vec<usize> = std::iter::once(base).chain(of_locks).collect();
-        let best = self.race(Stage::Locks, &with_base, budget.locks_until())?;
+        let best = match self.record.base_of(Stage::Combination) {
+            Some(best) => best,
+            None => self.race(Stage::Locks, &with_base, budget.locks_until())?,
+        };
         match self.combination(base, best, &with_base) {
             None => Ok(best),
             Some(both) => self.race(Stage::Combination, &[best, both], budget.combination_until()),
@@ -206,7 +213,7 @@ impl Session<'_> {
         }
         // The simpler ones are libc and the default, and then what the first trials chose.
         let simple = &members[..members.len().min(if stage == Stage::Process { 2 } else { 1 })];
-        let is_eligible = |index: usize| self.loses_nowhere(stage, members[index], simple);
+        let is_eligible = |index: usize| self.record.loses_nowhere(stage, members[index], simple);
         let leader = match race.rounds() {
             // Without a trial, the likeliest one is confirmed.
             0 if members.len() > simple.len() => Some(simple.len()),
@@ -248,17 +255,6 @@ impl Session<'_> {
             let remark = messages::few_rounds(&quantity::seconds(run_s), candidates, rounds);
             self.record.warnings.push(remark);
         }
-    }
-
-    /// Whether the candidate keeps the simpler ones' speed at each thread count, as far as their
-    /// common rounds show.
-    fn loses_nowhere(&self, stage: Stage, candidate: usize, simple: &[usize]) -> bool {
-        self.record.plan.threads.iter().all(|&threads| {
-            simple.iter().all(|&simple| {
-                let values = self.record.differences(stage, threads, [candidate, simple]);
-                candidate == simple || centre(&values).exp() >= LEAST
-            })
-        })
     }
 
     /// Runs candidates once per thread count in random order, and keeps the round's runs.
@@ -334,6 +330,10 @@ impl Session<'_> {
             ended = self.round(Stage::Confirmation, round, &rest);
         }
         self.decide(best);
+        if members == [best] {
+            // The default failed in the trials, and libc is the best of the others.
+            self.record.verdict = Some(Verdict::of(best, 0, Vec::new()));
+        }
         match (self.record.lost().next(), &self.record.verdict) {
             (Some(it), None) if ended.is_ok() => {
                 let name = &self.record.candidates[it.candidate].name;

@@ -4,7 +4,7 @@
 //! hold. The simpler of two configurations is recommended unless the other is better by
 //! more than [`WORTH`], with an interval above 1.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use unconvoy_measure::arguments::thread_count;
 use unconvoy_measure::sequential::Interval;
 
@@ -19,7 +19,13 @@ pub const LEAST: f64 = 0.98;
 pub struct Ratio {
     pub ratio: f64,
     pub low: f64,
+    /// Infinite with two values and a small error rate, which JSON writes as null.
+    #[serde(deserialize_with = "infinite_if_null")]
     pub high: f64,
+}
+
+fn infinite_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
 }
 
 /// Two candidates, compared in the confirmation.
@@ -218,6 +224,14 @@ mod tests {
         let name = |candidate: usize| ["libc", "default", "elided"][candidate].to_string();
         let costs = "the locks cost 0.4 % of the time";
         verdict.sentence("server.toml", threads, costs, "eliding `cache_lock`", name)
+    }
+
+    #[test]
+    fn interval_without_upper_end_is_read_back() {
+        let wide = Ratio::of_differences(&[-0.3, 0.3], 0.0001).unwrap();
+        assert_eq!(wide.high, f64::INFINITY);
+        let text = serde_json::to_string(&wide).unwrap();
+        assert_eq!(serde_json::from_str::<Ratio>(&text).unwrap(), wide);
     }
 
     #[test]
