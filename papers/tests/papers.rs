@@ -83,7 +83,8 @@ fn quick_version_that_would_replace_full_results_is_rejected() {
     stage.write("f/sim-syncchar-6.json", &full);
     for command in ["run sim-syncchar-6", "run sim-syncchar-6 --resume", "all", "all simulated"] {
         let words = command.split(' ').chain(["--quick", "--out", "f"]);
-        let made = stage.unconvoy().arg("papers").args(words).timeout(Duration::from_secs(60));
+        let mut made = stage.unconvoy();
+        made.arg("papers").args(words).timeout(Duration::from_secs(60));
         made.assert()
             .code(2)
             .stderr(contains("f/sim-syncchar-6.json\n").and(contains("another directory")));

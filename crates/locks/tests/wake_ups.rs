@@ -145,8 +145,8 @@ fn shared_release_wakes_one_writer_and_all_readers() {
     let (parkers, writers, readers) =
         (Parkers::default(), AtomicUsize::new(0), AtomicUsize::new(0));
     assert!(word.try_acquire(Share::Write));
+    let kinds = [(Kind::Exclusive, &writers), (Kind::Shared, &readers)];
     thread::scope(|scope| {
-        let kinds = [(Kind::Exclusive, &writers), (Kind::Shared, &readers)];
         for (id, (kind, awake)) in parkers.0.iter().zip(kinds.iter().cycle()) {
             let waited = WaitedRw(&word, *kind);
             let eventcount = &eventcount;

@@ -63,6 +63,7 @@
 
 use super::bias::Bias;
 pub use super::drain::Drain;
+use super::give_way::GIVE_WAY_NS;
 use super::rw::{MAX_READERS, ReaderRelease, RwWord, Share};
 use super::visible::{Hold, Row, VisibleReaders};
 use crate::parking::eventcount::Eventcount;
@@ -357,8 +358,14 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         if is_written && is_late {
             drain.late.postpone();
         }
-        let asks = !is_written && (drain.late.take_owed(now) || is_late);
-        asks && self.word.insist(drain.deadline, || self.try_write(drain))
+        if is_written || !(drain.late.take_owed(now) || is_late) {
+            return false;
+        }
+        let is_held = self.word.insist(drain.deadline, || self.try_write(drain));
+        if !is_held && P::now() < now + GIVE_WAY_NS {
+            drain.late.owe(); // another writer has taken the lock with the request
+        }
+        is_held
     }
 
     /// Whether a release must look for a published hold first (Invariant 4).

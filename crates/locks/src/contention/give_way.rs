@@ -65,7 +65,7 @@ pub(super) struct LateWriter {
     /// The time of the last request or, before the first, of the first call; 0 before that.
     since: Cell<u64>,
     length: Cell<u64>,
-    /// Whether a request has become due behind a writer, and has not been made.
+    /// Whether a request is due that another writer has put off or used.
     is_owed: Cell<bool>,
 }
 
@@ -95,8 +95,13 @@ impl LateWriter {
 
     /// Puts a request off that is due behind a writer: the next look is soon.
     pub(super) fn postpone(&self) {
-        self.is_owed.set(true);
+        self.owe();
         self.length.set(self.length.get().min(POSTPONED_NS));
+    }
+
+    /// Makes a request due at the next look.
+    pub(super) fn owe(&self) {
+        self.is_owed.set(true);
     }
 
     /// Whether a request was put off. If so, it counts as made `now`.

@@ -243,7 +243,7 @@ impl<P: Primitive> RwWord<P> {
     }
 
     /// Whether a writer waits, polling or asleep.
-    pub(super) fn has_waiting_writer(&self) -> bool {
+    pub(crate) fn has_waiting_writer(&self) -> bool {
         self.waiting.load(Relaxed) % ONE_POLLER != 0
     }
 
