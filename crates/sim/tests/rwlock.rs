@@ -77,7 +77,7 @@ fn writer_excludes_all_others_and_every_thread_ends() {
     }
 }
 
-/// The longest wait, in ns, of one of `writers` writers beside seven readers whose sections overlap.
+/// The longest wait, in ns, of `writers` writers beside seven readers whose sections overlap.
 fn longest_wait_of_writer(lock: &str, writers: u32) -> u64 {
     let mut machine = server("server-64");
     machine.topology.cores_per_cache = Count::new(12);

@@ -213,8 +213,8 @@ impl<P: Primitive> ElidedRw<P> {
         Section(self, share).elide_at_once()
     }
 
-    /// Takes the lock if elision is not worthwhile. Returns false if that needs more than one try, or
-    /// if the caller must give way.
+    /// Takes the lock if elision is not worthwhile. Returns false if that needs more than one try,
+    /// or if the caller must give way.
     #[inline]
     pub fn lock_at_once(&self, share: Share) -> bool {
         Section(self, share).lock_at_once()

@@ -131,8 +131,8 @@ impl<P: Primitive> Eventcount<P> {
         &self.0
     }
 
-    /// Passes the caller's wake-up on to another parker of its kind. For a thread that was woken, or may have
-    /// been, and gives up (Invariant 2).
+    /// Passes the caller's wake-up on to another parker of its kind. For a thread that was woken,
+    /// or may have been, and gives up (Invariant 2).
     pub fn pass_on(&self, lock: &dyn WaitedLock) {
         if !lock.set_parked_bit() {
             match lock.kind() {

@@ -45,7 +45,7 @@ impl Futexes {
         self.sleeps[thread as usize].is_timed = true;
     }
 
-    /// Removes the longest parked thread, of one kind or of every kind, from the queue of `address`.
+    /// Removes the longest parked thread from the queue of `address`: of one kind, or of any.
     pub(crate) fn unpark(&mut self, address: usize, kind: Option<Kind>) -> Option<u32> {
         let queue = self.parked.get_mut(&address)?;
         let is_meant = |&(_, parked): &(u32, Option<Kind>)| kind.is_none() || parked == kind;
