@@ -164,8 +164,8 @@ pub(crate) fn run_failed(cell: &str) -> String {
 
 pub(crate) fn failed_before(why: &str) -> String {
     format!(
-        "a run failed before this record was continued, so the other runs of its cell were made\n  \
-         later than those of other cells, and count in no ratio to them: {why}"
+        "a run failed before this record was continued: {why}\n  \
+         so the other runs of its cell came later than other cells', and count in no ratio to them"
     )
 }
 
