@@ -15,7 +15,7 @@ use crate::load::{Context, LoadManager, ThreadState, Wait, WaitSummary};
 use crate::parking::eventcount::{Eventcount, WaitedLock};
 use crate::primitive::backoff::Backoff;
 use crate::primitive::turn::{Outcome, Turn, Verdict};
-use crate::primitive::{Atomic, Kind, Primitive};
+use crate::primitive::{Atomic, Primitive};
 use spent::Spent;
 
 /// A machine together with the process that runs on it.
@@ -302,10 +302,6 @@ struct WaitedRwLock<'a, P: Primitive> {
 }
 
 impl<P: VisibleReaders> WaitedLock for WaitedRwLock<'_, P> {
-    fn kind(&self) -> Option<Kind> {
-        Some(if self.share == Share::Write { Kind::Exclusive } else { Kind::Shared })
-    }
-
     fn try_lock(&self) -> bool {
         self.lock.try_acquire(self.share, &self.drain)
     }
@@ -386,9 +382,7 @@ pub fn acquire_shared<P: Process, L: LoadManager>(
     acquired
 }
 
-/// Releases a reader-writer lock. Wakes the longest parked writer and all parked readers. A writer
-/// that it does not wake is woken by a later release, because the woken one sets the parked bit
-/// again.
+/// Releases a reader-writer lock. Wakes all parked waiters, since several readers may enter.
 ///
 /// # Safety
 ///
@@ -401,7 +395,7 @@ pub unsafe fn release_shared<P: Process>(lock: BiasedRw<'_, P>) {
         if !lock.release() {
             record_wake::<P>(lock.eventcount());
             let clear = || lock.word().clear_parked_bit();
-            lock.eventcount().release_shared(clear, || lock.release());
+            lock.eventcount().release(u32::MAX, clear, || lock.release());
         }
     }
 }

@@ -23,11 +23,10 @@
 //! **Invariant 2.** A writer holds the lock from the compare-and-swap that found 0, or `URGENT`
 //! alone.
 //!
-//! **Invariant 3.** Parked readers are woken once the cause of their wait ends, and so is one
-//! parked writer: its own release wakes the next one, or it does so as it gives up. (a) A writer
-//! blocked them: the writer's release finds the parked bit, even if it hands the lock to a counted
-//! reader, which may hold it indefinitely. (b) Readers blocked a writer: the last reader's release
-//! finds the bit. (c) Waiting writers blocked a reader: if the last of them acquires the lock, its
+//! **Invariant 3.** A parked waiter is woken once the cause of its wait ends. (a) A writer blocked
+//! it: the writer's release finds the parked bit, even if it hands the lock to a counted reader,
+//! which may hold it indefinitely. (b) Readers blocked a writer: the last reader's release finds
+//! the bit. (c) Waiting writers blocked a reader: if the last of them acquires the lock, its
 //! release wakes the reader; if it gives up, [`end_wait`](RwWord::end_wait) returns true, and the
 //! writer wakes the reader.
 //!

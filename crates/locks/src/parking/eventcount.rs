@@ -25,7 +25,7 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::primitive::backoff::Backoff;
-use crate::primitive::{Atomic, AtomicInt, Kind, Primitive};
+use crate::primitive::{Atomic, AtomicInt, Primitive};
 
 /// Time from the start of the system call until the kernel has checked the sequence; the second
 /// figure is for many concurrent callers.
@@ -34,10 +34,6 @@ const MANY_FALLING_ASLEEP_NS: u64 = 8_000;
 
 /// A lock as seen by threads that wait for it off the processor.
 pub trait WaitedLock {
-    /// What the thread waits for, if a release may wake threads of one kind only.
-    fn kind(&self) -> Option<Kind> {
-        None
-    }
     /// Acquires the lock if it is free.
     fn try_lock(&self) -> bool;
     /// Sets the parked bit if the lock is held; returns false if it is free.
@@ -109,10 +105,7 @@ impl<P: Primitive> Eventcount<P> {
             return true;
         }
         if is_held {
-            match lock.kind() {
-                Some(kind) => P::park_as(kind, &self.0, sequence, deadline),
-                None => P::park(&self.0, sequence, deadline),
-            }
+            P::park(&self.0, sequence, deadline);
         } else {
             lock.sleep_on_holder(deadline);
         }
@@ -131,14 +124,11 @@ impl<P: Primitive> Eventcount<P> {
         &self.0
     }
 
-    /// Passes the caller's wake-up on to another parker of its kind. For a thread that was woken,
-    /// or may have been, and gives up (Invariant 2).
+    /// Passes the caller's wake-up on to another parker. For a thread that was woken, or may have
+    /// been, and gives up (Invariant 2).
     pub fn pass_on(&self, lock: &dyn WaitedLock) {
         if !lock.set_parked_bit() {
-            match lock.kind() {
-                Some(kind) => P::unpark_kind(kind, &self.0, 1),
-                None => P::unpark(&self.0, 1),
-            }
+            P::unpark(ptr::from_ref(&self.0), 1);
         }
     }
 
@@ -153,21 +143,12 @@ impl<P: Primitive> Eventcount<P> {
     /// Releases a lock whose parked bit is set, then wakes up to `count` parkers. `clear` clears
     /// the bit; `unlock` tries to release.
     #[cold]
-    pub(crate) fn release(&self, count: u32, clear: impl FnMut(), unlock: impl FnMut() -> bool) {
-        P::unpark(self.unlock(clear, unlock), count);
-    }
-
-    /// As [`release`](Self::release), for a lock that several threads can share: wakes all parkers
-    /// that share it, and then one that wants it for itself.
-    #[cold]
-    pub(crate) fn release_shared(&self, clear: impl FnMut(), unlock: impl FnMut() -> bool) {
-        let word = self.unlock(clear, unlock);
-        P::unpark_kind(Kind::Shared, word, u32::MAX);
-        P::unpark_kind(Kind::Exclusive, word, 1);
-    }
-
-    /// Releases the lock, and returns the address of the word that parkers sleep on.
-    fn unlock(&self, mut clear: impl FnMut(), mut unlock: impl FnMut() -> bool) -> *const P::U32 {
+    pub(crate) fn release(
+        &self,
+        count: u32,
+        mut clear: impl FnMut(),
+        mut unlock: impl FnMut() -> bool,
+    ) {
         let word = ptr::from_ref(&self.0);
         // A thread that set the bit meanwhile is about to sleep. If many do, advancing the sequence
         // at once could keep them all from falling asleep, and this release from succeeding.
@@ -180,7 +161,7 @@ impl<P: Primitive> Eventcount<P> {
             }
             backoff.wait::<P>();
         }
-        word
+        P::unpark(word, count);
     }
 }
 

@@ -107,49 +107,6 @@ fn parked_readers_and_writers_are_woken() {
     });
 }
 
-/// A release wakes one of the parked writers; that one's own release wakes the next.
-#[test]
-fn writers_wake_each_other_in_turn() {
-    let _time = set_time(true);
-    explore(2, || {
-        let shared = Shared::new();
-        let threads = [(); 2].map(|()| {
-            let shared = shared.clone();
-            thread::spawn(move || shared.visit(Share::Write))
-        });
-        shared.visit(Share::Write);
-        threads.into_iter().for_each(|thread| assert!(thread.join().expect("no panics") <= 3));
-        assert!(!shared.lock.is_locked());
-    });
-}
-
-/// The woken writer's time is up: it wakes the other one, or its release does.
-#[test]
-fn writer_that_gives_up_passes_its_wake_up_on() {
-    let _time = set_time(true);
-    explore(2, || {
-        let shared = Shared::new();
-        assert!(shared.lock.try_acquire(Share::Write));
-        let hurried = thread::spawn({
-            let shared = shared.clone();
-            move || {
-                let (lock, deadline) = (shared.lock(), Some(soon()));
-                if lock::acquire_shared::<Checked, Park>(lock, Share::Write, deadline).held {
-                    shared.section(Share::Write);
-                }
-            }
-        });
-        let patient = thread::spawn({
-            let shared = shared.clone();
-            move || shared.visit(Share::Write)
-        });
-        shared.section(Share::Write);
-        hurried.join().expect("no panics");
-        patient.join().expect("no panics");
-        assert!(!shared.lock.is_locked());
-    });
-}
-
 /// A writer asks readers to give way, and parks if they have not done so in time. A reader gives
 /// way, drops the request, or keeps the lock to wake the parked writer.
 #[test]

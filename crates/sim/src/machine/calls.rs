@@ -1,8 +1,6 @@
 //! Operations of a simulated thread other than memory accesses: work, read the clock, wait, sleep,
 //! and report its activity.
 
-use unconvoy::primitive::Kind;
-
 use super::abort::{in_transaction, leave_transaction, take_effect};
 use super::access::{load, synchronise, wait};
 use super::interplay::Machine;
@@ -112,14 +110,9 @@ pub(crate) fn yield_now() {
     }
 }
 
-/// Parks the calling thread on `address`, as a thread of `kind`, until a wake-up or `deadline`.
-/// Returns at once if `is_changed` returns true: the word then has another value.
-pub(crate) fn park(
-    address: usize,
-    kind: Option<Kind>,
-    is_changed: impl FnOnce() -> bool,
-    deadline: Option<u64>,
-) {
+/// Parks the calling thread on `address` until a wake-up or `deadline`. Returns at once if
+/// `is_changed` returns true: the word then has another value.
+pub(crate) fn park(address: usize, is_changed: impl FnOnce() -> bool, deadline: Option<u64>) {
     leave_transaction();
     with(|machine| machine.clock.now += machine.parameters.scheduler.park_ns);
     load(address);
@@ -132,20 +125,20 @@ pub(crate) fn park(
     }
     with(|machine| {
         machine.memory.record_change(machine.current);
-        machine.park(address, kind, deadline);
+        machine.park(address, deadline);
     });
     suspend();
 }
 
-/// Wakes up to `count` threads parked on `address`: those of one kind, or of every kind.
-pub(crate) fn unpark(address: usize, kind: Option<Kind>, count: u32) {
+/// Wakes up to `count` threads parked on `address`.
+pub(crate) fn unpark(address: usize, count: u32) {
     leave_transaction();
     with(|machine| machine.clock.now += machine.parameters.scheduler.wake_call_ns);
     synchronise();
     enter_kernel();
     with(|machine| {
         machine.memory.record_change(machine.current);
-        machine.unpark(address, kind, count);
+        machine.unpark(address, count);
     });
     reschedule();
 }
