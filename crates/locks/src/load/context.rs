@@ -17,9 +17,9 @@ const PORTION_NS: u64 = 50_000;
 pub(crate) const OVERTAKEN_NS: u64 = if cfg!(loom) { 0 } else { 10_000_000 };
 
 /// Sections with a longer mean time per acquisition are long. A waiter polls through short
-/// sections, and a reserved lock would be idle for several of them while its waiter wakes. (Who
-/// waits for a reader-writer lock, which does not count acquisitions, parks only if a section takes
-/// tens of microseconds.)
+/// sections, and a reserved lock would be idle for several of them while its waiter wakes. (A
+/// reader-writer lock counts no acquisitions: all its sections pass for long, because its waiters
+/// mostly park only behind sections of tens of microseconds.)
 const LONG_SECTION_NS: u64 = 50_000;
 
 /// State of a thread that outlives a wait. All zeroes in a new thread.
