@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use aya::maps::Map;
-use aya::programs::BtfTracePoint;
+use aya::programs::{BtfTracePoint, Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
@@ -82,16 +82,27 @@ fn load() -> anyhow::Result<(Ebpf, Btf)> {
     Ok((loaded, btf))
 }
 
+/// Finds a program of a kind in an object.
+///
+/// # Errors
+///
+/// The object has no program of this name and kind.
+pub fn program<'a, P>(loaded: &'a mut Ebpf, name: &str) -> anyhow::Result<&'a mut P>
+where
+    &'a mut P: TryFrom<&'a mut Program, Error = ProgramError>,
+{
+    let program = loaded.program_mut(name);
+    let program = program.with_context(|| messages::bpf_object_lacks(&format!("program {name}")));
+    Ok(program?.try_into()?)
+}
+
 /// Passes a program to the kernel, which verifies it.
 fn verify<'a>(
     loaded: &'a mut Ebpf,
     name: &str,
     btf: &Btf,
 ) -> anyhow::Result<&'a mut BtfTracePoint> {
-    let program = loaded
-        .program_mut(name)
-        .with_context(|| messages::bpf_object_lacks(&format!("program {name}")))?;
-    let program: &mut BtfTracePoint = program.try_into()?;
+    let program: &mut BtfTracePoint = program(loaded, name)?;
     program.load(name, btf).context(messages::no_bpf_privilege())?;
     Ok(program)
 }

@@ -172,27 +172,11 @@ fn rows(record: &Record, it: &Comparison) -> Vec<[String; 3]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidates::{Facts, of_process};
-    use super::super::costs::Costs;
-    use super::super::record::Plan;
     use super::*;
-    use crate::compare::context::Context;
-    use crate::compare::record::Metric;
 
     /// A search whose default gains in three fresh rounds.
     fn record(complete: bool) -> Record {
-        let plan = Plan {
-            program: vec!["server".to_string()],
-            files: Vec::new(),
-            threads: vec![None],
-            metric: Metric { name: "rate".to_string(), regex: None, lower_is_better: false },
-            error_rate: 0.05,
-            seed: 1,
-            budget_s: 60.0,
-        };
-        let mut record = Record::begin(plan, Context::capture());
-        let facts = Facts { processors: 2, threads: None };
-        record.candidates = of_process(&Costs::default(), facts, 1);
+        let mut record = Record::of_a_server();
         let logarithms = [1.6_f64, 1.61, 1.59].map(f64::ln).to_vec();
         let gain = Comparison::of([DEFAULT, LIBC], &[logarithms], 0.05).unwrap();
         record.verdict = Some(Verdict::of(DEFAULT, 3, vec![gain]));

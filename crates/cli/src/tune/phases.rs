@@ -68,29 +68,15 @@ fn split(record: &Record, comparison: &Comparison) -> Option<[Phase; 2]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidates::{DEFAULT, Facts, LIBC, of_process};
-    use super::super::costs::Costs;
-    use super::super::record::{Plan, Run};
+    use super::super::candidates::{DEFAULT, LIBC};
+    use super::super::record::Run;
     use super::super::verdict::Verdict;
     use super::*;
-    use crate::compare::context::Context;
-    use crate::compare::record::Metric;
 
     /// A search whose default has these ratios to libc, each in a round of runs before which a line
     /// moved in these times.
     fn record(rounds: &[(f64, [u32; 2])]) -> Record {
-        let plan = Plan {
-            program: vec!["server".to_string()],
-            files: Vec::new(),
-            threads: vec![None],
-            metric: Metric { name: "rate".to_string(), regex: None, lower_is_better: false },
-            error_rate: 0.05,
-            seed: 1,
-            budget_s: 60.0,
-        };
-        let mut record = Record::begin(plan, Context::capture());
-        let facts = Facts { processors: 2, threads: None };
-        record.candidates = of_process(&Costs::default(), facts, 1);
+        let mut record = Record::of_a_server();
         for (round, (ratio, times)) in (1..).zip(rounds) {
             let runs = [(LIBC, 1.0, times[0]), (DEFAULT, *ratio, times[1])];
             record.runs.extend(runs.map(|(candidate, metric, ns)| Run {

@@ -270,12 +270,10 @@ impl Record {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::candidates::{Facts, LIBC, of_process};
-    use super::*;
-
-    #[test]
-    fn entries_stay_with_the_configuration_that_they_were_tried_on() {
+impl Record {
+    /// The record of a search for a server that has not begun.
+    pub fn of_a_server() -> Self {
+        use super::candidates::{Facts, of_process};
         let plan = Plan {
             program: vec!["server".to_string()],
             files: Vec::new(),
@@ -288,6 +286,18 @@ mod tests {
         let mut record = Record::begin(plan, Context::capture());
         let facts = Facts { processors: 2, threads: None };
         record.candidates = of_process(&Costs::default(), facts, 1);
+        record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::candidates::LIBC;
+    use super::*;
+
+    #[test]
+    fn entries_stay_with_the_configuration_that_they_were_tried_on() {
+        let mut record = Record::of_a_server();
         let (count, mut entry) = (record.candidates.len(), record.candidates[DEFAULT].clone());
         entry.stage = Stage::Locks;
         record.candidates.push(entry.clone());

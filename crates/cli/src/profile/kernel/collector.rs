@@ -9,6 +9,7 @@ use aya::programs::{BtfTracePoint, Iter, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 
 use super::event::{Event, Lock, Totals};
+use crate::bpf;
 use crate::messages::{command, outside as messages};
 
 /// Empty if the command was built without clang, or for another architecture than x86-64.
@@ -161,10 +162,7 @@ fn verify<'a>(
     name: &str,
     btf: &Btf,
 ) -> anyhow::Result<&'a mut BtfTracePoint> {
-    let program: &mut BtfTracePoint = loaded
-        .program_mut(name)
-        .with_context(|| command::bpf_object_lacks(&format!("program {name}")))?
-        .try_into()?;
+    let program: &mut BtfTracePoint = bpf::program(loaded, name)?;
     match program.load(name, btf) {
         Err(ProgramError::Btf(_)) => bail!(messages::no_tracepoint(name)),
         verified => verified.context(messages::no_privilege())?,
@@ -174,10 +172,7 @@ fn verify<'a>(
 
 /// As [`verify`], for the iterator over all threads.
 fn verify_iterator<'a>(loaded: &'a mut Ebpf, btf: &Btf) -> anyhow::Result<&'a mut Iter> {
-    let program: &mut Iter = loaded
-        .program_mut("find_process")
-        .with_context(|| command::bpf_object_lacks("program find_process"))?
-        .try_into()?;
+    let program: &mut Iter = bpf::program(loaded, "find_process")?;
     program.load("task", btf).context(messages::no_privilege())?;
     Ok(program)
 }

@@ -10,6 +10,7 @@ use aya::{Btf, Ebpf, EbpfLoader};
 
 use super::event::{Event, Lock, Totals, Wait};
 use super::target::Target;
+use crate::bpf;
 use crate::messages::{command, outside as messages};
 
 /// Empty if the command was built without clang, or for another architecture than x86-64.
@@ -132,20 +133,14 @@ fn verify<'a>(
     name: &str,
     btf: &Btf,
 ) -> anyhow::Result<&'a mut BtfTracePoint> {
-    let program: &mut BtfTracePoint = loaded
-        .program_mut(name)
-        .with_context(|| command::bpf_object_lacks(&format!("program {name}")))?
-        .try_into()?;
+    let program: &mut BtfTracePoint = bpf::program(loaded, name)?;
     program.load(name, btf).context(messages::no_privilege())?;
     Ok(program)
 }
 
 /// As [`verify`], for the iterator over all threads.
 fn verify_iterator<'a>(loaded: &'a mut Ebpf, btf: &Btf) -> anyhow::Result<&'a mut Iter> {
-    let program: &mut Iter = loaded
-        .program_mut("find_waits")
-        .with_context(|| command::bpf_object_lacks("program find_waits"))?
-        .try_into()?;
+    let program: &mut Iter = bpf::program(loaded, "find_waits")?;
     program.load("task", btf).context(messages::no_privilege())?;
     Ok(program)
 }
