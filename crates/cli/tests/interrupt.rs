@@ -165,7 +165,9 @@ fn run_that_ended_while_the_command_was_stopped_is_repeated() {
     kill(id, Signal::SIGSTOP).unwrap();
     stage.write("go", "");
     let stat = format!("/proc/{}/stat", stage.read("ids").trim());
+    let deadline = Instant::now() + stage::LIMIT;
     while !std::fs::read_to_string(&stat).unwrap().contains(") Z ") {
+        assert!(Instant::now() < deadline, "the program does not end");
         std::thread::sleep(Duration::from_millis(20));
     }
     kill(id, Signal::SIGCONT).unwrap();
