@@ -28,9 +28,7 @@ __attribute__((noinline)) void use_ring(void)
 	pthread_spin_lock(&ring_lock);
 	usleep(hold);
 	pthread_spin_unlock(&ring_lock);
-	// A thread that takes a spin lock again at once excludes the others for seconds.
-	for (volatile int pause = 0; pause < 10000; pause++)
-		;
+	usleep(100); // otherwise the thread could take the lock again before the others run
 }
 
 static void *work(void *use)
