@@ -58,7 +58,7 @@ impl LoadManager for Published {
         }
         let control = wait.process.control();
         if control.slots.has_room() {
-            waiter.claim = control.slots.claim(X::Machine::thread_id());
+            waiter.claim = control.slots.try_claim(X::Machine::thread_id());
             if waiter.claim.is_some() {
                 return Verdict::Leave;
             }

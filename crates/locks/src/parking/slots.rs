@@ -40,6 +40,8 @@
 //! stored with release after the slots below it are emptied, and claimers load it with acquire. S,
 //! W and T order nothing else.
 
+mod controller;
+
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use crate::primitive::{Atomic, AtomicInt, Primitive};
@@ -179,30 +181,55 @@ impl<P: Primitive> SleepSlots<P> {
         target != 0 && self.sleeping() < target
     }
 
-    /// Claims the next slot for `thread`. `None` if there is no room or another thread claimed
-    /// first; the caller keeps polling.
+    /// Claims the next slot for `thread`. `None` if there is no room; the caller keeps polling.
+    ///
+    /// A thread that another one overtakes tries again at once, while its core has the counters'
+    /// line. (4096 threads on 1024 simulated contexts fill 654 slots in 3 ms, and in 13 ms with
+    /// [one try](Self::try_claim) in each turn. They hardly work meanwhile.)
     #[cold]
     pub fn claim(&self, thread: u32) -> Option<Claim> {
         self.claim_up_to(thread, 0)
     }
 
+    /// Claims the next slot for `thread`, as in section 3.1.2 of the paper. `None` if there is no
+    /// room or another thread overtakes this one; the caller keeps polling.
+    #[cold]
+    pub fn try_claim(&self, thread: u32) -> Option<Claim> {
+        let slept = self.counters.slept.load(Relaxed);
+        let next = self.next_claim(slept, 0)?;
+        self.counters.slept.compare_exchange(slept, next, AcqRel, Relaxed).ok()?;
+        self.enter(slept, thread, 0)
+    }
+
     /// Claims a slot if fewer than T + `beyond` threads sleep.
     fn claim_up_to(&self, thread: u32, beyond: u32) -> Option<Claim> {
-        let slept = self.counters.slept.load(Relaxed);
-        let room = |target: u32| if target == 0 { 0 } else { target + beyond };
-        if self.sleeping() >= room(self.target()) {
-            return None;
-        }
-        if slept.wrapping_sub(self.controller.end.load(Acquire)) as usize >= SLOTS {
-            return None; // the next slot is not reclaimed yet
-        }
-        self.counters.slept.compare_exchange(slept, slept.wrapping_add(1), AcqRel, Relaxed).ok()?;
+        let next = |slept| self.next_claim(slept, beyond);
+        let slept = self.counters.slept.modify(AcqRel, Relaxed, next).ok()?;
+        self.enter(slept, thread, beyond)
+    }
+
+    /// T + `beyond`; 0 if T is.
+    fn room(&self, beyond: u32) -> u32 {
+        let target = self.target();
+        if target == 0 { 0 } else { target + beyond }
+    }
+
+    /// The value of S after the next claim, if there is room and the next slot is reclaimed.
+    fn next_claim(&self, slept: u32, beyond: u32) -> Option<u32> {
+        let used = |end| slept.wrapping_sub(end) as usize;
+        let may_claim =
+            self.sleeping() < self.room(beyond) && used(self.controller.end.load(Acquire)) < SLOTS;
+        may_claim.then(|| slept.wrapping_add(1))
+    }
+
+    /// Enters `thread` in the slot of the claim that has advanced S from `slept`.
+    fn enter(&self, slept: u32, thread: u32, beyond: u32) -> Option<Claim> {
         let claim = Claim { index: slept as usize % SLOTS, thread };
         // The slot is EMPTY, because it was reclaimed before `end` passed it, and it is ours alone,
         // because our compare-and-swap advanced S.
         self.slots[claim.index].store(thread, Release);
         P::fence(SeqCst); // Invariant 3; pairs with `set_target`
-        if self.sleeping() > room(self.target()) {
+        if self.sleeping() > self.room(beyond) {
             self.give_back(claim);
             return None;
         }
@@ -340,29 +367,6 @@ impl<P: Primitive> SleepSlots<P> {
         }
     }
 
-    /// Wakes one of the longest sleepers for every exchange that was due between `since` and `now`
-    /// and that no waiter made. All locks may be free by now, and no release wakes a thread that
-    /// sleeps for load. For the controller.
-    pub fn serve_turns(&self, since: u64, now: u64, timeout: u64) {
-        let (next, sleeping) = (self.counters.next_exchange.load(Relaxed), self.sleeping());
-        if sleeping == 0 || now < next {
-            return;
-        }
-        let interval = exchange_interval_ns(timeout, self.target());
-        let overdue = ((now - next.max(since)) / interval.max(1)).min(u64::from(sleeping));
-        if overdue > 0
-            && self
-                .counters
-                .next_exchange
-                .compare_exchange(next, now + interval, Relaxed, Relaxed)
-                .is_ok()
-        {
-            for _ in 0..overdue {
-                self.wake_longest();
-            }
-        }
-    }
-
     /// A wake-up time at most `timeout` nanoseconds ahead, spread evenly over the sleepers: threads
     /// that fell asleep together must not wake together, which would be the load spike of
     /// load-triggered backoff (ASPLOS 2010, section 2.3).
@@ -381,42 +385,6 @@ impl<P: Primitive> SleepSlots<P> {
         (0..used)
             .map(move |offset| end.wrapping_add(offset))
             .map(|position| (position, &self.slots[position as usize % SLOTS]))
-    }
-
-    /// Calls `visit` for every sleeping thread with its position in the sequence of claims. For the
-    /// controller.
-    pub fn for_each_sleeper(&self, mut visit: impl FnMut(u32, u32)) {
-        for (position, slot) in self.used() {
-            let thread = slot.load(Relaxed);
-            if is_thread(thread) {
-                visit(thread, position);
-            }
-        }
-    }
-
-    /// Sets T, wakes the longest sleepers in excess of it, and reclaims slots from the last known
-    /// end. For the controller: one thread at a time.
-    pub fn set_target(&self, target: u32) {
-        self.counters.target.store(target, Relaxed);
-        P::fence(SeqCst); // Invariant 3; pairs with `claim`
-        let mut sleeping = 0;
-        self.for_each_sleeper(|_, _| sleeping += 1);
-        let mut excess = u32::saturating_sub(sleeping, target);
-        let mut end = self.controller.end.load(Relaxed);
-        let mut contiguous = true;
-        for (position, slot) in self.used() {
-            let mut state = slot.load(Acquire);
-            if excess > 0 && is_thread(state) && self.wake(slot, state) {
-                excess -= 1;
-                state = DONE;
-            }
-            contiguous &= state == DONE;
-            if contiguous {
-                slot.store(EMPTY, Release);
-                end = position.wrapping_add(1);
-            }
-        }
-        self.controller.end.store(end, Release);
     }
 
     /// Resets the buffer in the child of a `fork`, where none of the sleepers exists.

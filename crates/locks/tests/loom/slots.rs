@@ -41,6 +41,22 @@ fn target_changes_lose_no_wake_up_and_keep_count() {
     });
 }
 
+/// Threads that claim at once each get a slot if there is room for all.
+#[test]
+fn claims_at_once_all_succeed() {
+    explore(3, || {
+        let slots = Arc::new(SleepSlots::<Checked>::new());
+        slots.set_target(2);
+        let other = {
+            let slots = slots.clone();
+            thread::spawn(move || slots.give_back(slots.claim(1).expect("room for both")))
+        };
+        slots.give_back(slots.claim(2).expect("room for both"));
+        other.join().expect("no panics");
+        assert_eq!(slots.totals().slept, 2);
+    });
+}
+
 /// A claim that is given back while the controller clears it counts once.
 #[test]
 fn claim_given_back_during_a_wake_up_counts_once() {
