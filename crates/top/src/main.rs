@@ -25,13 +25,18 @@ struct Arguments {
     /// Process to watch [default: choose on the screen].
     pid: Option<u32>,
     /// Time between two snapshots, in seconds.
-    #[arg(long, default_value_t = 1.0)]
-    interval: f64,
+    #[arg(long, default_value = "1", value_parser = interval)]
+    interval: Duration,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match screen::show(arguments.pid, Duration::from_secs_f64(arguments.interval)) {
+    match screen::show(arguments.pid, arguments.interval) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&format!("{error:#}"));
