@@ -337,10 +337,7 @@ fn render(mut record: Record, top: usize) -> String {
     }
     if record.dropped_locks > 0 {
         let locks = counted(record.dropped_locks, "more lock");
-        text.push_str(&format!(
-            "At least {locks} not recorded: the interposer's table was full.
-"
-        ));
+        text.push_str(&format!("At least {locks} not recorded: the library's table was full.\n"));
     }
     text
 }

@@ -92,7 +92,7 @@ pub fn join<'a>(
     }
     if native.dropped_locks > 0 {
         remarks.push(format!(
-            "At least {} more locks have no native times: the interposer's table was full.",
+            "At least {} more locks have no native times: the library's table was full.",
             native.dropped_locks
         ));
     }

@@ -69,11 +69,11 @@ impl Native {
                         )
                     }
                     None if !ended.status.success() => {
-                        "No lock times: the program ended before the interposer could write \
+                        "No lock times: the program ended before the library could write \
                          them."
                             .into()
                     }
-                    None => format!("No lock times: the interposer wrote none ({error:#})."),
+                    None => format!("No lock times: the library wrote none ({error:#})."),
                 });
                 None
             }
