@@ -42,7 +42,7 @@ pub fn checks() -> Vec<Check> {
         Check::of("predict", emulator()),
         Check::of("predict --kernel", kernel()),
         Check::of("sched", scheduler()),
-        Check::of("stacks of others", stacks()),
+        Check::of("inspect", stacks()),
     ]
 }
 
