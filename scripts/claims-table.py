@@ -4,7 +4,8 @@
 claims-table.py FILE.md RECORD.json...: the rows `| figure | claim | found | verdict |` of each
 record's figure get its claims, numbers and verdicts. A claim that does not hold keeps its reason;
 [?] stands for a reason that is missing. A changed verdict is printed. A new figure's rows follow
-those of the figure whose name its own begins with."""
+those of the figure whose name its own begins with. A record without a schema is of one seed, and
+its claims have no numbers by seed."""
 
 import json
 import re
@@ -26,7 +27,12 @@ for line in lines[first : last + 1]:
     figure, claim, found, verdict = cells(line)
     figures.setdefault(figure, []).append((claim, found, verdict))
     before[figure, claim] = verdict
-for record in map(json.load, map(open, records)):
+for file in records:
+    record = json.load(open(file))
+    missing = [key for key in ("figure", "complete", "claims") if key not in record]
+    if missing:
+        print(f"{file} is no record of a simulated figure: it has no {missing[0]}", file=sys.stderr)
+        sys.exit(2)
     figure = record["figure"]
     if not record["complete"]:
         sys.exit(f"{figure} is incomplete; finish its run first")
@@ -35,8 +41,10 @@ for record in map(json.load, map(open, records)):
         sys.exit(f"{figure} has failed points; run it again with --resume")
     told = []
     for claim in record["claims"]:
-        words, held = claim["claim"], claim["seeds_that_hold"]
-        seeds = sum(number is not None for number in claim["numbers"])
+        words, held, seeds = claim["claim"], int(claim["holds"]), 1
+        if "schema" in record:
+            held = claim["seeds_that_hold"]
+            seeds = sum(number is not None for number in claim["numbers"])
         old = before.get((figure, words))
         reason = re.search(r"\[[0-9?]+\]", old or "")
         verdict = "holds"

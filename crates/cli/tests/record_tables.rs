@@ -239,3 +239,40 @@ fn claims_table_names_dissenting_seeds_and_rejects_failed_points() {
     assert!(!succeeded && text.contains("taco-1 has failed points"), "{text}");
     assert_eq!(after, before);
 }
+
+/// Records before the second schema have one seed, and no numbers by seed.
+#[test]
+fn claims_table_reads_records_without_a_schema_and_rejects_others() {
+    let folder = folder();
+    let page = folder.path().join("claims.md");
+    let heading = "| figure | claim | found | |\n| --- | --- | --- | --- |\n";
+    let before = format!(
+        "0 of 2 claims hold.\n\n{heading}| damon-2 | falls | 0.000 | **does not** [4] |\n\
+         | damon-2 | rises | 0.000 | **does not** [5] |\n"
+    );
+    fs::write(&page, before).expect("a page");
+    let claims = |name: &str, record: Value| {
+        let mut command = script("claims-table.py");
+        command.arg(&page).arg(write(folder.path(), name, &record));
+        let output = command.env("PYTHONDONTWRITEBYTECODE", "1").output().expect("python3");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let record = json!({
+        "seed": 1, "figure": "damon-2", "complete": true, "failures": [],
+        "claims": [
+            { "claim": "falls", "found": "0.500", "holds": true },
+            { "claim": "rises", "found": "0.900", "holds": false },
+        ],
+    });
+    let (code, complaint) = claims("damon-2.json", record);
+    assert_eq!(code, Some(0), "{complaint}");
+    let after = fs::read_to_string(&page).expect("a page");
+    let rows =
+        "| damon-2 | falls | 0.500 | holds |\n| damon-2 | rises | 0.900 | **does not** [5] |\n";
+    assert!(after.contains(rows) && after.starts_with("1 of 2 claims hold."), "{after}");
+    let (code, complaint) = claims("idle.json", json!({ "processors": 2 }));
+    assert_eq!(code, Some(2), "{complaint}");
+    assert_eq!(complaint.trim_end().lines().count(), 1, "{complaint}");
+    assert!(complaint.contains("idle.json is no record of a simulated figure"), "{complaint}");
+    assert_eq!(fs::read_to_string(&page).expect("a page"), after);
+}
