@@ -111,10 +111,34 @@ remove_listed() {
 	return "$left"
 }
 
+# Prints the prefix that the list was written for. A list names itself.
+listed_prefix() {
+	sed -n 's#^f \(/.*\)/lib/unconvoy/installed\.txt$#\1#p' "$list"
+}
+
+# Fails if the list came here from another folder, without a link in that one's place. Its paths may
+# now be those of another installation, and the same paths below this prefix somebody else's.
+is_own_list() {
+	[ "$(listed_prefix)" ] && [ "$(resolved "$(listed_prefix)")" -ef "$prefix" ]
+}
+
+# Prints the listed files that are missing.
+missing_files() {
+	sed -n 's/^f //p' "$1" | while read -r path; do
+		[ -e "$path" ] || [ -L "$path" ] || printf '%s\n' "$path"
+	done
+}
+
 remove_files() {
 	[ -f "$list" ] || fail "nothing to remove: no $list"
+	[ "$(listed_prefix)" ] || fail "nothing removed: $list does not name itself"
+	is_own_list || fail "nothing removed: $list lists files below '$(listed_prefix)';" \
+		"move them back there, or make that a link to $prefix"
 	cp "$list" "$scratch/old"
+	missing_files "$scratch/old" >"$scratch/missing"
 	remove_listed "$scratch/old" || fail "cannot remove all files below $prefix: run as its owner"
+	[ ! -s "$scratch/missing" ] || fail "removed unconvoy from $prefix, but" \
+		"$(wc -l <"$scratch/missing") of its files were missing: $(head -1 "$scratch/missing")"
 	echo "removed unconvoy from $prefix"
 }
 
@@ -136,7 +160,7 @@ new_folders() {
 
 # Prints the list of an installation. Folders of an earlier installation stay in the list.
 new_list() {
-	grep -s '^d ' "$list" || :
+	grep -s '^d ' "$scratch/old" || :
 	cat "$scratch/staged"
 	(cd "$files" && find . -type f) | sed "s#^\.#f $prefix#"
 	echo "f $list"
@@ -195,15 +219,15 @@ install_files() {
 		fail "cannot install: this is $(uname -m) with $libc, and unconvoy needs x86-64 Linux" \
 			"with glibc 2.36 or later (Debian 12, Ubuntu 24.04)"
 	umask 022
+	[ ! -f "$list" ] || ! is_own_list || cp "$list" "$scratch/old"
 	new_folders | sort -u >"$scratch/staged"
 	new_list | sort -u >"$scratch/new"
-	[ ! -f "$list" ] || cp "$list" "$scratch/old"
 	if ! { stage_all && rename_all; } 2>"$scratch/error"; then
 		fail "cannot install into $prefix ($(head -1 "$scratch/error")):" \
 			"run as root, or choose a folder with --prefix"
 	fi
-	# Files of the earlier version that this one lacks. A link may give one file different names in
-	# the two lists.
+	# Files of the earlier version that this one lacks; none if its list came from another folder. A
+	# link may give one file different names in the two lists.
 	if [ -f "$scratch/old" ]; then
 		resolved_files "$scratch/new" >"$scratch/kept"
 		resolved_files "$scratch/old" | grep -vFxf "$scratch/kept" |

@@ -112,3 +112,97 @@ fn upgrade_through_a_link_in_place_of_a_folder_keeps_the_new_files() {
         }
     }
 }
+
+fn assert_refused(output: &Output, reasons: &[&str]) {
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    for reason in reasons {
+        assert!(complaint.contains(reason), "{complaint}");
+    }
+}
+
+/// The list has paths of the earlier folder, where another installation may be by now.
+#[test]
+fn uninstall_of_a_moved_folder_is_refused_and_removes_nothing() {
+    for shell in SHELLS {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let home = &directory.path().canonicalize().expect("a path");
+        let script = unpack(&home.join("unpacked"));
+        if !installs(shell, &script, "local", home) {
+            return;
+        }
+        std::fs::rename(home.join("local"), home.join("moved")).expect("a folder");
+        std::fs::write(home.join("moved/bin/other"), "of somebody else").expect("a file");
+        let all_there = |folder: &str| {
+            let missing = |file: &&str| !home.join(folder).join(file).is_file();
+            let missing = FILES.into_iter().chain([LIST]).find(missing);
+            assert_eq!(missing, None, "{shell}: {folder}");
+        };
+        let earlier = home.join("local").display().to_string();
+        let uninstall = ["--prefix", "moved", "--uninstall"];
+        let refused = run(shell, &script, &uninstall, home);
+        assert_refused(&refused, &["nothing removed", &earlier, "move them back"]);
+        all_there("moved");
+
+        // Neither an uninstallation nor an upgrade touches the other installation.
+        let only_there = home.join("local/bin/first");
+        installs(shell, &script, "local", home);
+        std::fs::write(&only_there, "").expect("a file");
+        let list = home.join("moved").join(LIST);
+        let listed = std::fs::read_to_string(&list).expect("a list");
+        let longer = format!("{listed}f {}\n", only_there.display());
+        std::fs::write(&list, longer).expect("a list");
+        assert_refused(&run(shell, &script, &uninstall, home), &["nothing removed", &earlier]);
+        all_there("moved");
+        let upgraded = run(shell, &script, &["--prefix", "moved"], home);
+        assert!(upgraded.status.success(), "{shell}: {upgraded:?}");
+        assert!(only_there.exists(), "{shell}");
+        all_there("local");
+
+        uninstalls(shell, &script, "moved", home);
+        let left = |file: &&str| home.join("moved").join(file).exists();
+        assert_eq!(FILES.into_iter().chain([LIST]).find(left), None, "{shell}");
+        assert!(home.join("moved/bin/other").exists(), "{shell}");
+        all_there("local");
+    }
+}
+
+#[test]
+fn uninstall_names_a_missing_file_and_removes_the_others() {
+    for shell in SHELLS {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let home = &directory.path().canonicalize().expect("a path");
+        let script = unpack(&home.join("unpacked"));
+        if !installs(shell, &script, "local", home) {
+            return;
+        }
+        std::fs::rename(home.join("local/bin"), home.join("local/tools")).expect("a folder");
+        let incomplete = run(shell, &script, &["--prefix", "local", "--uninstall"], home);
+        let missing = home.join("local/bin/unconvoy").display().to_string();
+        assert_refused(&incomplete, &["1 of its files were missing", &missing]);
+        assert!(home.join("local/tools/unconvoy").exists(), "{shell}");
+        assert!(!home.join("local/lib").exists(), "{shell}");
+    }
+}
+
+/// Without its own path in it, nobody knows for which folder the list was written.
+#[test]
+fn uninstall_by_a_list_without_its_own_path_is_refused() {
+    for shell in SHELLS {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let home = directory.path();
+        let script = unpack(&home.join("unpacked"));
+        let other = home.join("local/bin/other");
+        for file in [&other, &home.join("local").join(LIST)] {
+            std::fs::create_dir_all(file.parent().expect("a folder")).expect("a directory");
+            std::fs::write(file, format!("f {}\n", other.display())).expect("a file");
+        }
+        for folder in [home.to_path_buf(), home.join("local")] {
+            let prefix = home.join("local").display().to_string();
+            let refused = run(shell, &script, &["--prefix", &prefix, "--uninstall"], &folder);
+            assert_refused(&refused, &["nothing removed", "does not name itself"]);
+            assert!(other.exists(), "{shell}");
+        }
+    }
+}
