@@ -18,6 +18,7 @@ mod images;
 mod inspect;
 mod kinds;
 mod listing;
+mod live_thread;
 mod members;
 mod messages;
 mod names;

@@ -71,6 +71,16 @@ fn running_process_shows_its_deadlock_and_goes_on() {
     program.finish();
 }
 
+/// The main thread is then a zombie, through which `/proc` shows neither program nor mappings.
+#[test]
+fn process_without_its_main_thread_shows_its_deadlock() {
+    let stage = Stage::new();
+    let Some(program) = run(&stage, &[], &["mutex", "2", "leave"]) else { return };
+    let status = || fs::read_to_string(format!("/proc/{}/status", program.id())).expect("it runs");
+    until(status, |status| status.contains("State:\tZ"));
+    assert_deadlock(&asleep(&stage, &program, 2), 2, "take_second");
+}
+
 #[test]
 fn libcs_mutexes_show_their_deadlock_and_keep_waiting() {
     let stage = Stage::new();
@@ -336,6 +346,17 @@ fn process_without_the_library_is_rejected_and_goes_on() {
     assert_rejected(&output, "no libunconvoy.so in process");
     program.poke();
     program.finish();
+}
+
+#[test]
+fn process_without_its_main_thread_is_not_said_to_have_ended() {
+    let stage = Stage::new();
+    let mut command = Command::new(program::compile(&stage));
+    let program = Program::start(command.args(["mutex", "2", "leave"]));
+    let status = || fs::read_to_string(format!("/proc/{}/status", program.id())).expect("it runs");
+    until(status, |status| status.contains("State:\tZ"));
+    let id = program.id().to_string();
+    assert_rejected(&inspect(&stage, &[&id]), "no libunconvoy.so in process");
 }
 
 #[test]

@@ -62,6 +62,20 @@ fn snapshot_names_locks_and_places_of_running_process() {
     assert!(text.contains("queue_lock") && text.contains("waits/s"), "{text}");
 }
 
+/// The main thread is then a zombie, through which `/proc` shows no mappings.
+#[test]
+fn process_without_its_main_thread_is_shown() {
+    let Some(scene) = Scene::new() else { return };
+    let (running, _) = scene.start(scene.program().args(["2000", "leave"]));
+    let pid = running.0.id();
+    let status = format!("/proc/{pid}/status");
+    wait_until("the main thread has ended", || {
+        std::fs::read_to_string(&status).expect("it runs").contains("State:\tZ")
+    });
+    let snapshot = scene.snapshot(pid, |snapshot| lock(snapshot, "queue_lock").is_some());
+    assert!(snapshot["program"].as_str().is_some_and(|it| it.ends_with("/locks")), "{snapshot:#}");
+}
+
 #[test]
 fn process_stops_recording_when_nobody_watches() {
     let Some(scene) = Scene::new() else { return };

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 
 use super::subject::{Futex, Region, Subject, Thread};
+use crate::live_thread::{has_ended, live_thread};
 use crate::profile::outside::target::{Mapping, Target, UNKNOWN_FILE};
 use crate::profile::outside::unwind::Registers;
 
@@ -35,10 +36,10 @@ impl Process {
     /// There is no such process, or this command may not look into it.
     pub fn open(pid: u32) -> anyhow::Result<Self> {
         let target = Target::open(pid)?;
-        let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-        let regions = String::from_utf8_lossy(&maps).lines().filter_map(region).collect();
-        let threads = target.threads();
-        let threads = threads.iter().map(|&(id, outer)| thread(pid, id, outer)).collect();
+        let regions = target.maps().lines().filter_map(region).collect();
+        // The main thread stays in the list as a zombie if it ends before the others.
+        let threads = target.threads().into_iter().filter(|&(_, outer)| !has_ended(outer));
+        let threads = threads.map(|(id, outer)| thread(pid, id, outer)).collect();
         Ok(Process { target, regions, threads })
     }
 
@@ -123,7 +124,7 @@ impl Subject for Process {
         }
         // Deleted or replaced since: the kernel still has it.
         let Region { start, end, .. } = region;
-        let mapped = format!("/proc/{}/map_files/{start:x}-{end:x}", self.target.pid);
+        let mapped = format!("/proc/{}/map_files/{start:x}-{end:x}", live_thread(self.target.pid));
         Some(PathBuf::from(mapped)).filter(|path| path.exists())
     }
 

@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 use unconvoy_profile::{Mapping, Recorded};
 
+use crate::live_thread::live_thread;
+
 /// The place at which the file of a mapping can be read; `None` if it is gone. `path` is the file's
 /// path for this command.
 pub fn locate(recorded: &Recorded, one: &Mapping, path: &Path) -> Option<PathBuf> {
@@ -26,7 +28,8 @@ pub fn locate(recorded: &Recorded, one: &Mapping, path: &Path) -> Option<PathBuf
         return Some(path.to_path_buf());
     }
     let kept = [format!("map_files/{:x}-{:x}", one.start, one.end), "exe".to_string()];
-    let mut kept = kept.into_iter().map(|name| format!("/proc/{}/{name}", recorded.pid).into());
+    let process = live_thread(recorded.pid);
+    let mut kept = kept.into_iter().map(|name| format!("/proc/{process}/{name}").into());
     // The process's id may be another process's by now.
     let is_same = |path: &PathBuf| {
         let found = std::fs::metadata(path);

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::live_thread::live_thread;
+
 /// File name of the interposer.
 const INTERPOSER: &str = "/libunconvoy.so";
 
@@ -46,7 +48,7 @@ impl Mapped {
 ///
 /// The process is gone, or this command may not look into it.
 pub fn read(pid: u32) -> std::io::Result<Vec<Mapped>> {
-    let maps = std::fs::read(format!("/proc/{pid}/maps"))?;
+    let maps = std::fs::read(format!("/proc/{}/maps", live_thread(pid)))?;
     Ok(String::from_utf8_lossy(&maps).lines().filter_map(Mapped::parse).collect())
 }
 

@@ -15,6 +15,7 @@ use unconvoy_profile::page::{MAGIC, Page, SIZE, VERSION};
 
 use super::maps::{self, Mapped};
 use super::segment::{self, Shared};
+use crate::live_thread::live_thread;
 use crate::messages::{outside, top as messages};
 
 /// A process that shows itself.
@@ -35,8 +36,8 @@ pub(super) struct Target {
     pub pid: u32,
     /// Becomes readable when the process ends.
     handle: OwnedFd,
-    /// Prefix of the process's paths for this command; empty if both have the same root.
-    root: PathBuf,
+    /// Whether the process has the same root directory as this command.
+    has_own_root: bool,
 }
 
 impl Target {
@@ -66,14 +67,13 @@ impl Target {
             bail!(messages::is_not_under_unconvoy(pid));
         }
         enter_ipc_namespace(pid)?;
-        let at = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
+        let at = |name: &str| PathBuf::from(format!("/proc/{}/{name}", live_thread(pid)));
         let is_own = |name: &str| {
             let inode = |path: PathBuf| std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
             inode(at(name)) == inode(PathBuf::from(format!("/proc/self/{name}")))
         };
         let has_own_root = is_own("root") && is_own("ns/mnt");
-        let root = if has_own_root { PathBuf::new() } else { at("root") };
-        Ok(Target { pid, handle, root })
+        Ok(Target { pid, handle, has_own_root })
     }
 
     pub fn has_ended(&self) -> bool {
@@ -85,10 +85,11 @@ impl Target {
 
     /// The place of a file of the process for this command.
     pub fn path(&self, path: &Path) -> PathBuf {
-        if self.root.as_os_str().is_empty() {
+        if self.has_own_root {
             return path.to_path_buf();
         }
-        self.root.join(path.strip_prefix("/").unwrap_or(path))
+        let root = PathBuf::from(format!("/proc/{}/root", live_thread(self.pid)));
+        root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
     /// The process's page and the identifier of its segment; `None` if it has none yet.
@@ -135,7 +136,7 @@ impl Target {
 
     /// Whether a filter checks the process's system calls.
     pub fn is_filtered(&self) -> bool {
-        number(self.pid, "Seccomp").is_some_and(|mode| mode != 0)
+        number(live_thread(self.pid), "Seccomp").is_some_and(|mode| mode != 0)
     }
 }
 
@@ -190,7 +191,7 @@ fn number(pid: u32, name: &str) -> Option<u32> {
 
 /// Identifiers of segments belong to a namespace: enters that of the process.
 fn enter_ipc_namespace(pid: u32) -> anyhow::Result<()> {
-    let place = format!("/proc/{pid}/ns/ipc");
+    let place = format!("/proc/{}/ns/ipc", live_thread(pid));
     let inode = |path: &str| std::fs::metadata(path).map(|it| it.ino()).ok();
     if inode(&place) == inode("/proc/self/ns/ipc") {
         return Ok(());
@@ -225,7 +226,7 @@ fn shown(pid: u32) -> Option<Publishing> {
     }
     let mut ids = mapped.iter().filter_map(Mapped::segment);
     let page = ids.find_map(|id| page_of(pid, id).ok().flatten())?;
-    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let command = std::fs::read(format!("/proc/{}/cmdline", live_thread(pid))).unwrap_or_default();
     let command: String = String::from_utf8_lossy(&command).replace('\0', " ").trim().to_string();
     Some(Publishing {
         pid,

@@ -12,6 +12,7 @@ use super::maps::{self, Mapped};
 use super::segment::Shared;
 use super::snapshot::{Controller, Lock, Snapshot};
 use super::target::{Target, text};
+use crate::live_thread::live_thread;
 use crate::messages::top as messages;
 use crate::names;
 use crate::profile::names::{Names, of_files};
@@ -200,7 +201,7 @@ impl Watcher {
 
 /// Path of a process's program.
 fn program(pid: u32) -> Option<String> {
-    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let path = std::fs::read_link(format!("/proc/{}/exe", live_thread(pid))).ok()?;
     Some(path.display().to_string())
 }
 

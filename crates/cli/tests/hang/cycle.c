@@ -2,9 +2,10 @@
  *
  * argv: "mutex" or "rwlock" for a circle, "shared" for a lock of the main thread, "often" for
  * a lock that changes hands, "ended" for one whose holder has ended, "unnamed" for one whose
- * writer has not named itself; the number of threads; "secret" to be not dumpable. Prints
- * "ready" when the threads have their first locks, and "alive" for each line of its input.
- * With "shared" and "ended", each line lets another thread arrive at the lock. */
+ * writer has not named itself; the number of threads; "secret" to be not dumpable, or "leave"
+ * to end the main thread once the others have their first locks. Prints "ready" when the
+ * threads have their first locks, and "alive" for each line of its input. With "shared" and
+ * "ended", each line lets another thread arrive at the lock. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <semaphore.h>
@@ -151,6 +152,8 @@ int main(int argc, char **argv)
 	pthread_barrier_wait(&all);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	puts("ready");
+	if (argc > 3 && !strcmp(argv[3], "leave"))
+		pthread_exit(NULL);
 	for (int byte = getchar(); byte != EOF; byte = getchar()) {
 		if (byte != '\n')
 			continue;

@@ -1,7 +1,7 @@
 /* Threads that wait for one lock at a time, until the process is killed.
 
-   locks MICROSECONDS [undumpable] [fork]: each thread holds the lock for that long. A child of
-   `fork` does the same, and the parent waits for it. */
+   locks MICROSECONDS [undumpable] [fork] [leave]: each thread holds the lock for that long. A child
+   of `fork` does the same, and the parent waits for it. With `leave`, the main thread ends. */
 
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -78,5 +78,7 @@ int main(int count, char **words)
 	if (count < 3 || strcmp(words[2], "fork") == 0)
 		pause();
 	start();
+	if (strcmp(words[count - 1], "leave") == 0)
+		pthread_exit(NULL);
 	pause();
 }

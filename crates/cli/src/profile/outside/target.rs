@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, ensure};
 
 use crate::debug_files;
+use crate::live_thread::live_thread;
 use crate::messages::outside as messages;
 use crate::profile::glibc::OWNER;
 
@@ -63,7 +64,7 @@ impl Target {
             }
         };
         let Some(status) = status_of(pid) else { bail!(messages::no_such_process(pid)) };
-        let at = |name: &str| PathBuf::from(format!("/proc/{pid}/{name}"));
+        let at = |name: &str| PathBuf::from(format!("/proc/{}/{name}", live_thread(pid)));
         let program = match std::fs::read_link(at("exe")) {
             Ok(program) => program,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -95,19 +96,25 @@ impl Target {
         self.handle.as_fd()
     }
 
+    /// The process's `/proc/PID/maps`; empty after its end.
+    pub fn maps(&self) -> String {
+        let maps = std::fs::read(format!("/proc/{}/maps", live_thread(self.pid)));
+        String::from_utf8_lossy(&maps.unwrap_or_default()).into_owned()
+    }
+
     /// The mappings that contain code or the start of a file.
     pub fn mappings(&self) -> Vec<Mapping> {
-        let maps = std::fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
-        String::from_utf8_lossy(&maps).lines().filter_map(mapping).collect()
+        self.maps().lines().filter_map(mapping).collect()
     }
 
     /// Opens a mapped file, also if it has been deleted or replaced since.
     pub fn open_mapped(&self, mapping: &Mapping) -> Option<File> {
         let Mapping { start, end, .. } = mapping;
-        let mapped = format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid);
+        let process = format!("/proc/{}", live_thread(self.pid));
+        let mapped = format!("{process}/map_files/{start:x}-{end:x}");
         let at_path = || debug_files::open(&self.lasting(mapping)?);
         let program = || {
-            let file = debug_files::open(format!("/proc/{}/exe", self.pid).as_ref())?;
+            let file = debug_files::open(format!("{process}/exe").as_ref())?;
             (mapping.file == file_of(&file.metadata().ok()?)).then_some(file)
         };
         debug_files::open(mapped.as_ref()).or_else(at_path).or_else(program)
@@ -131,7 +138,7 @@ impl Target {
     /// The path at which any command reads a file of the process while that runs.
     pub fn public(&self, path: &str) -> PathBuf {
         match &self.root {
-            Some(_) => format!("/proc/{}/root{path}", self.pid).into(),
+            Some(_) => format!("/proc/{}/root{path}", live_thread(self.pid)).into(),
             None => path.into(),
         }
     }
