@@ -5,17 +5,33 @@
 //! else may have made the one being read. Rows need no bound here: the reader rejects a row group
 //! of more than [`GROUP`](crate::GROUP) rows, and each has some kilobytes of headers.
 //!
-//! Not bounded: the decoder allocates a page before it decompresses it, up to 2 GiB if the page's
-//! header says so.
+//! The decoder would allocate a page before it decompresses the page, and a dictionary before it
+//! reads the values, of any size that the page's header claims. [`BoundedPages`] therefore declares
+//! the pages uncompressed, so that the decoder ignores the size, and decompresses them itself. It
+//! compares a dictionary's number of values with its bytes.
 
+use std::fs::File;
+use std::sync::Arc;
+
+use parquet::basic::Compression;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::serialized_reader::SerializedPageReader;
+use snap::raw::{Decoder, decompress_len};
 use unconvoy_trace_stream::MAX_PAYLOAD;
 
 /// Texts unpack to at most this many times the file's size, and one text of the greatest length. A
 /// row with a name has an address or number of its own, which takes bytes in the file, so names of
 /// usual lengths stay far below.
 const TIMES: u64 = 1_000;
+
+/// A page unpacks to at most this many times its size: Snappy's densest element is a copy of 64
+/// bytes in 3 bytes.
+const DENSEST: usize = 22;
+
+/// Fewest bytes of a value in a dictionary: a number of 32 bits, or the length of a text.
+const LEAST_VALUE: usize = 4;
 
 /// Bytes of text that a file may still unpack to.
 pub(crate) struct TextBudget(u64);
@@ -42,14 +58,30 @@ impl TextBudget {
 /// The pages of a column, up to a number of values.
 pub(crate) struct BoundedPages {
     pages: Box<dyn PageReader>,
+    is_compressed: bool,
     /// Values that further pages may have.
     left: usize,
 }
 
 impl BoundedPages {
-    /// The pages of a column that has at most `values` values.
-    pub fn new(pages: Box<dyn PageReader>, values: usize) -> Self {
-        BoundedPages { pages, left: values }
+    /// The pages of a column of `rows` rows that has at most `values` values.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or has another compression than the writer's.
+    pub fn new(
+        file: &Arc<File>,
+        column: &ColumnChunkMetaData,
+        rows: usize,
+        values: usize,
+    ) -> Result<Self> {
+        let mut column = column.clone();
+        let is_compressed = column.compression() == Compression::SNAPPY;
+        if is_compressed {
+            column = column.into_builder().set_compression(Compression::UNCOMPRESSED).build()?;
+        }
+        let pages = SerializedPageReader::new(Arc::clone(file), &column, rows, None)?;
+        Ok(BoundedPages { pages: Box::new(pages), is_compressed, left: values })
     }
 }
 
@@ -63,7 +95,15 @@ impl Iterator for BoundedPages {
 
 impl PageReader for BoundedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
-        let page = self.pages.get_next_page()?;
+        let mut page = self.pages.get_next_page()?;
+        if let Some(page) = page.as_mut().filter(|_| self.is_compressed) {
+            decompress(page)?;
+        }
+        if let Some(Page::DictionaryPage { buf, num_values, .. }) = &page
+            && *num_values as usize > buf.len() / LEAST_VALUE
+        {
+            return Err(ParquetError::General("a dictionary has too many values".into()));
+        }
         if let Some(page) = page.as_ref().filter(|page| page.is_data_page()) {
             let left = self.left.checked_sub(page.num_values() as usize);
             let exceeded = || ParquetError::General("a column has too many values".into());
@@ -85,13 +125,33 @@ impl PageReader for BoundedPages {
     }
 }
 
+/// Decompresses a page in place. The writer makes no pages of version 2.
+fn decompress(page: &mut Page) -> Result<()> {
+    let (Page::DictionaryPage { buf, .. } | Page::DataPage { buf, .. }) = page else {
+        return Err(ParquetError::General("a page has an unknown format".into()));
+    };
+    *buf = decompressed(buf)?.into();
+    Ok(())
+}
+
+fn decompressed(bytes: &[u8]) -> Result<Vec<u8>> {
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let failed = |error: snap::Error| ParquetError::External(error.into());
+    if decompress_len(bytes).map_err(failed)? > bytes.len().saturating_mul(DENSEST) {
+        return Err(ParquetError::General("a page claims to unpack to an impossible size".into()));
+    }
+    Decoder::new().decompress_vec(bytes).map_err(failed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use parquet::basic::Encoding;
 
-    /// Pages with these numbers of values.
-    struct Pages(Vec<u32>);
+    /// These pages, the last first.
+    struct Pages(Vec<Page>);
 
     impl Iterator for Pages {
         type Item = Result<Page>;
@@ -103,14 +163,7 @@ mod tests {
 
     impl PageReader for Pages {
         fn get_next_page(&mut self) -> Result<Option<Page>> {
-            Ok(self.0.pop().map(|num_values| Page::DataPage {
-                buf: Vec::<u8>::new().into(),
-                num_values,
-                encoding: Encoding::RLE_DICTIONARY,
-                def_level_encoding: Encoding::RLE,
-                rep_level_encoding: Encoding::RLE,
-                statistics: None,
-            }))
+            Ok(self.0.pop())
         }
 
         fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
@@ -122,13 +175,38 @@ mod tests {
         }
     }
 
+    /// The numbers of values of these pages, in a column of at most ten values.
+    fn read(pages: Vec<Page>) -> Result<Vec<u32>> {
+        let pages = Box::new(Pages(pages));
+        let pages = BoundedPages { pages, is_compressed: false, left: 10 };
+        pages.map(|page| page.map(|page| page.num_values())).collect()
+    }
+
     #[test]
     fn run_of_values_beyond_the_bound_is_rejected() {
-        let read = |pages: &[u32]| {
-            let pages = BoundedPages::new(Box::new(Pages(pages.to_vec())), 10);
-            pages.map(|page| page.map(|page| page.num_values())).collect::<Result<Vec<_>>>()
+        let page = |&num_values: &u32| Page::DataPage {
+            buf: Vec::<u8>::new().into(),
+            num_values,
+            encoding: Encoding::RLE_DICTIONARY,
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
         };
+        let read = |pages: &[u32]| read(pages.iter().map(page).collect());
         assert_eq!(read(&[4, 6]).expect("within the bound"), [6, 4]);
         assert!(read(&[5, 6]).is_err() && read(&[u32::MAX]).is_err());
+    }
+
+    /// The decoder allocates as many values as the dictionary claims to have.
+    #[test]
+    fn dictionary_with_more_values_than_bytes_for_them_is_rejected() {
+        let page = |num_values| Page::DictionaryPage {
+            buf: vec![0; 4].into(),
+            num_values,
+            encoding: Encoding::PLAIN,
+            is_sorted: false,
+        };
+        assert_eq!(read(vec![page(1)]).expect("within the bound"), [1]);
+        assert!(read(vec![page(2)]).is_err() && read(vec![page(i32::MAX as u32)]).is_err());
     }
 }

@@ -14,6 +14,7 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use std::collections::VecDeque;
 use std::fs::File;
+use std::sync::Arc;
 use unconvoy_trace_stream::{
     Access, Allocation, Counts, Entries, Held, Lock, MAX_ENTRIES, MAX_FRAMES, Module, Object,
     Place, Record, Region, Section,
@@ -27,8 +28,8 @@ const MAGIC: &[u8] = b"PAR1";
 /// Reads the records of a trace file. Text that was not UTF-8 comes back with replacement
 /// characters.
 pub struct Reader {
-    /// The file again, to verify the checksums, which the decoder ignores.
-    bytes: File,
+    /// The file again, for its pages and their checksums, which the decoder ignores.
+    bytes: Arc<File>,
     file: SerializedFileReader<File>,
     length: u64,
     /// The next row group.
@@ -71,7 +72,7 @@ impl Reader {
     pub fn new(from: File) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::Read(error.into());
         let length = from.metadata().map_err(failed)?.len();
-        let bytes = from.try_clone().map_err(failed)?;
+        let bytes = Arc::new(from.try_clone().map_err(failed)?);
         let head = from.get_bytes(0, length.min(4) as usize).map_err(Error::Read)?;
         if head[..] != MAGIC[..head.len()] {
             return Err(Error::Foreign);
@@ -146,7 +147,7 @@ impl Reader {
                 }
                 self.group += 1;
                 self.check(self.group - 1)?;
-                let columns = Columns::new(&self.file, self.group - 1);
+                let columns = Columns::new(&self.bytes, self.file.metadata(), self.group - 1);
                 self.columns = Some(columns.map_err(|error| self.damaged(error))?);
             }
             let columns = self.columns.as_mut().expect("just opened");
@@ -275,13 +276,17 @@ fn record<'a>(row: &'a Row, entries: &'a [Access]) -> Option<Record<'a>> {
 }
 
 impl Columns {
-    fn new(file: &SerializedFileReader<File>, group: usize) -> Result<Self, ParquetError> {
-        let group = file.get_row_group(group)?;
-        let rows = usize::try_from(group.metadata().num_rows()).map_err(|_| inconsistent())?;
+    fn new(
+        file: &Arc<File>,
+        contents: &ParquetMetaData,
+        group: usize,
+    ) -> Result<Self, ParquetError> {
+        let group = contents.row_group(group);
+        let rows = usize::try_from(group.num_rows()).map_err(|_| inconsistent())?;
         let open = |index: usize| -> Result<ColumnReader, ParquetError> {
-            let pages = group.get_column_page_reader(index)?;
-            let pages = BoundedPages::new(pages, rows.saturating_mul(MAX_FRAMES));
-            let description = group.metadata().schema_descr().column(index);
+            let most = rows.saturating_mul(MAX_FRAMES);
+            let pages = BoundedPages::new(file, group.column(index), rows, most)?;
+            let description = group.schema_descr().column(index);
             Ok(get_column_reader(description, Box::new(pages)))
         };
         Ok(Columns {
