@@ -8,12 +8,13 @@
 //! The decoder would allocate a page before it decompresses the page, and a dictionary before it
 //! reads the values, of any size that the page's header claims. [`BoundedPages`] therefore declares
 //! the pages uncompressed, so that the decoder ignores the size, and decompresses them itself. It
-//! compares a dictionary's number of values with its bytes.
+//! compares a dictionary's number of values with its bytes. The decoders of other encodings than
+//! the writer's allocate by numbers within a page, so pages in these encodings are rejected.
 
 use std::fs::File;
 use std::sync::Arc;
 
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Encoding};
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::ColumnChunkMetaData;
@@ -32,6 +33,10 @@ const DENSEST: usize = 22;
 
 /// Fewest bytes of a value in a dictionary: a number of 32 bits, or the length of a text.
 const LEAST_VALUE: usize = 4;
+
+/// The writer's encodings of pages, the second under its two names.
+const ENCODINGS: [Encoding; 3] =
+    [Encoding::PLAIN, Encoding::RLE_DICTIONARY, Encoding::PLAIN_DICTIONARY];
 
 /// Bytes of text that a file may still unpack to.
 pub(crate) struct TextBudget(u64);
@@ -99,6 +104,9 @@ impl PageReader for BoundedPages {
         if let Some(page) = page.as_mut().filter(|_| self.is_compressed) {
             decompress(page)?;
         }
+        if page.as_ref().is_some_and(|page| !ENCODINGS.contains(&page.encoding())) {
+            return Err(ParquetError::General("a page has an unknown encoding".into()));
+        }
         if let Some(Page::DictionaryPage { buf, num_values, .. }) = &page
             && *num_values as usize > buf.len() / LEAST_VALUE
         {
@@ -148,7 +156,6 @@ fn decompressed(bytes: &[u8]) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parquet::basic::Encoding;
 
     /// These pages, the last first.
     struct Pages(Vec<Page>);
@@ -182,19 +189,30 @@ mod tests {
         pages.map(|page| page.map(|page| page.num_values())).collect()
     }
 
-    #[test]
-    fn run_of_values_beyond_the_bound_is_rejected() {
-        let page = |&num_values: &u32| Page::DataPage {
+    fn data(num_values: u32, encoding: Encoding) -> Page {
+        Page::DataPage {
             buf: Vec::<u8>::new().into(),
             num_values,
-            encoding: Encoding::RLE_DICTIONARY,
+            encoding,
             def_level_encoding: Encoding::RLE,
             rep_level_encoding: Encoding::RLE,
             statistics: None,
-        };
+        }
+    }
+
+    #[test]
+    fn run_of_values_beyond_the_bound_is_rejected() {
+        let page = |&values: &u32| data(values, Encoding::RLE_DICTIONARY);
         let read = |pages: &[u32]| read(pages.iter().map(page).collect());
         assert_eq!(read(&[4, 6]).expect("within the bound"), [6, 4]);
         assert!(read(&[5, 6]).is_err() && read(&[u32::MAX]).is_err());
+    }
+
+    #[test]
+    fn encoding_that_the_writer_does_not_use_is_rejected() {
+        assert!(read(vec![data(1, Encoding::PLAIN)]).is_ok());
+        let others = [Encoding::DELTA_BINARY_PACKED, Encoding::DELTA_LENGTH_BYTE_ARRAY];
+        assert!(others.iter().all(|&other| read(vec![data(1, other)]).is_err()));
     }
 
     /// The decoder allocates as many values as the dictionary claims to have.
