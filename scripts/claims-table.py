@@ -4,8 +4,8 @@
 claims-table.py FILE.md RECORD.json...: the rows `| figure | claim | found | verdict |` of each
 record's figure get its claims, numbers and verdicts. A claim that does not hold keeps its reason;
 [?] stands for a reason that is missing. A changed verdict is printed. A new figure's rows follow
-those of the figure whose name its own begins with. A record without a schema is of one seed, and
-its claims have no numbers by seed."""
+those of the figure whose name its own begins with. An old record is of one seed, and its claims
+have no numbers by seed."""
 
 import json
 import re
@@ -42,7 +42,7 @@ for file in records:
     told = []
     for claim in record["claims"]:
         words, held, seeds = claim["claim"], int(claim["holds"]), 1
-        if "schema" in record:
+        if "numbers" in claim:
             held = claim["seeds_that_hold"]
             seeds = sum(number is not None for number in claim["numbers"])
         old = before.get((figure, words))
