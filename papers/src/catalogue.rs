@@ -23,6 +23,7 @@ pub const FIGURES: &[Figure] = &[
     asplos::figure_3::SIMULATED,
     asplos::figure_4::SIMULATED,
     asplos::figure_5::SIMULATED,
+    asplos::figure_6::SIMULATED,
     asplos::figure_8::SIMULATED,
     asplos::figure_8::PUBLISHED,
     asplos::figure_9::SIMULATED,

@@ -77,24 +77,19 @@ fn plan(size: Size) -> Vec<Cell> {
     .into()
 }
 
+/// The counts of a line, without the first third, which is warm-up.
+pub(super) fn sampled(results: &[Result], series: &str) -> Option<Vec<f64>> {
+    let result = results.iter().find(|result| result.series == series)?;
+    let Measured::Counts(counts) = &result.measured else { return None };
+    Some(counts[counts.len() / 3..].iter().map(|&(_, count)| f64::from(count)).collect())
+}
+
+pub(super) fn mean(counts: &[f64]) -> f64 {
+    counts.iter().sum::<f64>() / counts.len().max(1) as f64
+}
+
 fn claims(results: &[Result]) -> Vec<Claim> {
-    let counts = |series: &str| {
-        results.iter().find(|result| result.series == series).and_then(|result| {
-            match &result.measured {
-                Measured::Counts(counts) => {
-                    // The first third is warm-up.
-                    Some(
-                        counts[counts.len() / 3..]
-                            .iter()
-                            .map(|&(_, count)| f64::from(count))
-                            .collect::<Vec<_>>(),
-                    )
-                }
-                _ => None,
-            }
-        })
-    };
-    let mean = |counts: &Vec<f64>| counts.iter().sum::<f64>() / counts.len().max(1) as f64;
+    let counts = |series| sampled(results, series);
     let deviation = |counts: Vec<f64>| {
         let mean = mean(&counts);
         (counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>()
@@ -119,7 +114,7 @@ fn claims(results: &[Result]) -> Vec<Claim> {
     }
 }
 
-fn panels(results: &[Result]) -> Vec<Lines> {
+pub(super) fn panels(results: &[Result]) -> Vec<Lines> {
     let line = |result: &Result| match &result.measured {
         Measured::Counts(counts) => {
             let places = counts.iter().map(|&(ns, count)| (ns as f64 / 1e9, f64::from(count)));

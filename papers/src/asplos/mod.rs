@@ -10,6 +10,7 @@ pub mod figure_12;
 pub mod figure_3;
 pub mod figure_4;
 pub mod figure_5;
+pub mod figure_6;
 pub mod figure_8;
 pub mod figure_9;
 pub mod interference;
