@@ -4,7 +4,8 @@ to CSV files.
 
 RECORDs are the report's files, in its order. A table becomes OUTDIR/RECORD/KIND.csv, the table of
 goals OUTDIR/goals.csv. A cell `median (least..greatest)` becomes three columns, a cell
-`median ± deviation %` two. Prints the missed goals and the list of files as Markdown."""
+`median ± deviation %` two. Prints the missed goals, the parts of their peaks that libc and the
+default keep, and the list of files as Markdown."""
 
 import csv
 import os
@@ -66,7 +67,7 @@ def columns(heading, rows):
 out = sys.argv[1]
 records = iter(os.path.splitext(os.path.basename(path))[0] for path in sys.argv[2:])
 lines, record = sys.stdin.read().split("\n"), None
-files, commands, dates, goals = {}, {}, {}, []
+files, commands, dates, goals, kept = {}, {}, {}, [], {}
 for number, line in enumerate(lines):
     if line.startswith("## "):
         record = next(records)
@@ -101,6 +102,8 @@ for number, line in enumerate(lines):
         if record:
             assert path not in files[record], path
             files[record].append(path)
+            if kind == "kept":
+                kept[record] = {row[0]: row[1:3] for row in rows}
         else:
             goals = rows
 
@@ -118,6 +121,13 @@ for verdict, goal, *values in goals:
         # Only the first of a goal's rows names it.
         print(f"| {' | '.join([goal if goal != previous else '', *values])} |")
         previous = goal
+print("\nKept of the peak at 200 and 3200 % load; the paper's load control keeps .85 to .92 at 200 %:\n")
+print("| record | libc, 200 % | default, 200 % | libc, 3200 % | default, 3200 % |")
+print("| --- | --- | --- | --- | --- |")
+for record, parts in kept.items():
+    if "libc" in parts and "default" in parts and not record.startswith(("jain", "policies")):
+        pairs = zip(parts["libc"], parts["default"])
+        print(f"| {record} | {' | '.join(part for pair in pairs for part in pair)} |")
 print("\n| record | UTC | load average | tables | command |\n| --- | --- | --- | --- | --- |")
 for record, tables in files.items():
     links = ", ".join(
