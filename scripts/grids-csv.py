@@ -121,7 +121,7 @@ for verdict, goal, *values in goals:
         # Only the first of a goal's rows names it.
         print(f"| {' | '.join([goal if goal != previous else '', *values])} |")
         previous = goal
-print("\nKept of the peak at 200 and 3200 % load (the paper's load control: .85 to .92 at 200 %):\n")
+print("\nKept of the peak at 200 and 3200 % load (paper: load control .85 to .92 at 200 %):\n")
 print("| record | libc, 200 % | default, 200 % | libc, 3200 % | default, 3200 % |")
 print("| --- | --- | --- | --- | --- |")
 for record, parts in kept.items():

@@ -59,6 +59,9 @@ const NO_CONTEXT: &str = "the setter of the target is the 65th thread on 64 cont
 const GENTLER: &str = "load control loses less than in the paper: the simulated machine runs \
     nothing else, and a preemption costs a switch of 6 us and no cold caches";
 
+const FASTER_LINES: &str = "the mix is fitted to the AMD machine's collapse; where lines move \
+    faster, its lock saturates only with 32 cores";
+
 const GROWS: &str = "the shipped margin grows while threads mostly work and is dropped once they \
     poll, so the number of running threads rises and falls; the paper's load control has no margin";
 
@@ -108,6 +111,7 @@ const NOT_REPRODUCED: &[(&str, &str, &str)] = &[
     ),
     ("taco-3", "mmapbench: at 32 cores requester-based locks keep", WATCHED_WORD),
     ("taco-3", "sockbench: at 32 cores requester-based locks keep", WATCHED_WORD),
+    ("taco-7", "postmark: at 32 cores the default keeps", FASTER_LINES),
     ("taco-4", "postmark: all of 8 tasks", BELOW_THRESHOLD),
     ("taco-4", "postmark-10000: all of 8 tasks", BELOW_THRESHOLD),
     ("taco-4", "grep: all of 8 tasks", BELOW_THRESHOLD),

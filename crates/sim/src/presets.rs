@@ -18,6 +18,7 @@ pub const PRESETS: &[(&str, &str)] = &[
     ("niagara2-64", "Sun T5220, 64 contexts, Solaris 10 (ASPLOS 2010, DaMoN 2009)"),
     ("niagara2-16", "niagara2-64 with 16 contexts, one pipeline each (DaMoN 2009)"),
     ("opteron-32", "eight sockets of four cores, Linux 2.6 (TACO 2013)"),
+    ("xeon-32", "four sockets of eight cores, Linux 2.6 (TACO 2013, section 4.8)"),
     ("server", "two sockets of 32 cores with two contexts each, Linux 6"),
     ("server-64", "server with one socket: 64 contexts"),
     ("server-256", "server with four sockets: 256 contexts"),
@@ -37,6 +38,7 @@ pub fn named(name: &str) -> Result<Parameters, String> {
         "niagara2-64" => niagara(name, 8),
         "niagara2-16" => niagara(name, 2),
         "opteron-32" => opteron(),
+        "xeon-32" => xeon(),
         "server" => server(),
         "server-64" => server_of(name, 1),
         "server-256" => server_of(name, 4),
@@ -325,6 +327,30 @@ fn opteron() -> Parameters {
         },
         transactions: None,
         calibrated: None,
+    }
+}
+
+/// Four chips of eight cores, Intel Xeon X7560 at 2.27 GHz without hyper-threading (TACO 2013,
+/// section 4.1).
+///
+/// Source: [M] Molka, Hackenberg, Schöne and Müller, *Memory Performance and Cache Coherency
+/// Effects on an Intel Nehalem Multiprocessor System*, PACT 2009: two chips of the same
+/// microarchitecture at 2.93 GHz. Whatever is not listed is that of the paper's other machine.
+fn xeon() -> Parameters {
+    let others = opteron();
+    Parameters {
+        name: "xeon-32".to_string(),
+        topology: topology(4, 1, 8, 1),
+        memory: Memory {
+            hit_ns: 2,             // [M] 4 cycles
+            same_cache_ns: 37,     // [M] 83 cycles for a line that another core has modified
+            same_socket_ns: 37,    // one last-level cache per socket
+            other_socket_ns: 110,  // [M] 102 to 109 ns for a line of the other chip
+            memory_ns: 95,         // [M] 65 ns at home, 106 ns elsewhere; a quarter is at home
+            read_occupancy_ns: 10, // the last-level cache sends copies, as on `server`
+            ..others.memory
+        },
+        ..others
     }
 }
 
