@@ -77,7 +77,7 @@ fn descriptors() -> impl Iterator<Item = RawFd> {
 fn is_bpf(descriptor: RawFd) -> bool {
     let mut path = [0u8; 32];
     let mut digits = itoa::Buffer::new();
-    let bytes = b"/proc/self/fd/".iter().copied().chain(digits.format(descriptor).bytes());
+    let bytes = b"/proc/thread-self/fd/".iter().copied().chain(digits.format(descriptor).bytes());
     path.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
     let mut target = [0u8; 32];
     // SAFETY: the path ends in a zero, and the buffer has the given size.

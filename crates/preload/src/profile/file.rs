@@ -184,7 +184,7 @@ fn fill_header(profile: &Profile, room: &mut [u8; PATH_MAX], is_of_libc: bool) {
         to.iter().zip(from).for_each(|(to, &byte)| to.store(byte, Relaxed));
     };
     let program = &mut room[..profile.header.program.len() - 1];
-    let path = c"/proc/self/exe".as_ptr();
+    let path = c"/proc/thread-self/exe".as_ptr();
     // SAFETY: the kernel writes at most that many bytes.
     let length = unsafe {
         syscall!(Sysno::readlinkat, libc::AT_FDCWD, path, program.as_mut_ptr(), program.len())

@@ -156,7 +156,8 @@ pub(super) fn refresh_sometimes(profile: &Profile) {
 /// kernel's list or the process may not.
 pub(super) fn refresh(profile: &Profile) -> Option<bool> {
     READING.enter(|| {
-        let path = c"/proc/self/maps".as_ptr();
+        // /proc/self shows no mappings after the main thread's end.
+        let path = c"/proc/thread-self/maps".as_ptr();
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         let mut update = Update::new(profile);
         // SAFETY: the path ends in a zero. This function owns the descriptor, and the buffer while
