@@ -41,6 +41,7 @@ pub const FIGURES: &[Figure] = &[
     syncchar::figure_6::PUBLISHED,
     taco::figure_1::SIMULATED,
     taco::figure_3::SIMULATED,
+    taco::single_counter::SIMULATED,
     taco::figure_4::SIMULATED,
     taco::figure_6::SIMULATED,
     taco::figure_7::SIMULATED,

@@ -11,3 +11,4 @@ pub mod figure_7;
 pub mod figure_9;
 pub mod loads;
 pub mod programs;
+pub mod single_counter;

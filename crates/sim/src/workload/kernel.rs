@@ -18,6 +18,7 @@ use super::step::{Step, Workload, sections};
 /// Looks up one of the kernel workloads.
 pub(super) fn named(name: &str) -> Option<Workload> {
     let (locks, steps) = match name {
+        "single-counter" => single_counter(),
         "mmapbench" => mmapbench(),
         "sockbench" => sockbench(),
         "postmark" => postmark(POSTMARK_500_NS),
@@ -28,6 +29,11 @@ pub(super) fn named(name: &str) -> Option<Workload> {
         _ => return None,
     };
     Some(Workload { name: name.to_string(), locks, steps, in_kernel: true, checkpoints: false })
+}
+
+/// Increments a counter under the only lock, in a tight loop. Nothing is fitted.
+fn single_counter() -> (Vec<u32>, Vec<Step>) {
+    (vec![1], vec![Step::Section { group: 0, ns: 2, lines: 1 }])
 }
 
 /// Maps and unmaps a file: `vma_link` and `unlink_file_vma` take one lock, the file's. Fitted to

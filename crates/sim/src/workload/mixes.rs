@@ -21,6 +21,7 @@ pub const WORKLOADS: &[(&str, &str)] = &[
     ("tm1", "very small transactions, like TM-1 on Shore-MT"),
     ("tpcc", "row locks and 6 ms disk waits, like TPC-C on Shore-MT"),
     ("raytrace", "frequent short sections, like SPLASH-2's Raytrace"),
+    ("single-counter", "a counter under one lock, in a tight loop"),
     ("mmapbench", "mapping and unmapping files: the kernel's i_mmap_lock"),
     ("sockbench", "opening and closing sockets: dcache_lock, inode_lock"),
     ("postmark", "a file server, 500 files: descriptor table lock, files_lock"),
