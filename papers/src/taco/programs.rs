@@ -7,7 +7,7 @@ use unconvoy_sim::experiment::Task;
 use unconvoy_sim::grid::Cell;
 use unconvoy_sim::outcome::{Scheduling, SpecialSet};
 
-use crate::claim::Results;
+use crate::claim::{ANY, Claim, Results, claims};
 use crate::plan::{self, Size, machine, mix, point};
 use crate::view::waiting;
 
@@ -107,4 +107,19 @@ pub fn of_set(
     of: impl Fn(&SpecialSet) -> f64,
 ) -> Option<f64> {
     results.at(program, series, tasks)?.set.as_ref().map(of)
+}
+
+/// The scheduler's throughput at 32 tasks, relative to the default's peak.
+pub fn sustained(results: &Results, program: &str) -> Option<f64> {
+    Some(results.per_s(program, SPECIAL, 32.0)? / results.peak(program, DEFAULT)?)
+}
+
+/// The claims of a program that collapses under the default scheduler and not under the paper's.
+pub fn collapse(results: &Results, program: &str) -> Vec<Claim> {
+    claims! {
+        format!("{program}: at 32 cores the default keeps at most .7 of its peak"),
+            results.kept(program, DEFAULT, 32.0), 0.0..=0.7;
+        format!("{program}: at 32 cores the scheduler sustains at least .9 of the default's peak"),
+            sustained(results, program), 0.9..=ANY;
+    }
 }
