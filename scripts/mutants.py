@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Mutates the locks and load managers, and counts the mutants that their tests catch.
+"""Mutates the locks, load managers and interposer, and counts the mutants that tests catch.
 
     scripts/mutants.py [--sample 200] [--seed 1]
 
@@ -9,17 +9,19 @@ tests, the quick ones first; the first failure catches the mutant. A test that h
 of processor time, or at a time-out if it also hangs the second time. Mutants that do not compile do
 not count.
 
-Prints each mutant's result, and the share of those caught with Wilson's interval of 95 %. An
-interrupted run continues. `--survivors` tests the survivors of the last run again, on the last
-commit.
+The order of the sample depends on a mutant's file, function and change, and on the seed, so other
+changes of the code leave it alone. Results are kept in docs/records/mutants.json, each with its
+commit, and a run continues after the last one. `--survivors` tests the survivors again, on the last
+commit. Prints each result, and the share of those caught with Wilson's interval of 95 %.
 """
 
 import argparse
+import hashlib
 import json
 import math
 import os
 import pathlib
-import random
+import re
 import resource
 import subprocess
 import sys
@@ -27,9 +29,17 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUT = ROOT / "target/mutants"
 TREE = OUT / "tree"
+RECORD = ROOT / "docs/records/mutants.json"
 LOCKS = "crates/locks"
 PARTS = ("contention", "load", "parking", "queue")
-FILES = [f"{LOCKS}/src/{part}/**/*.rs" for part in PARTS] + [f"{LOCKS}/src/lock.rs"]
+INTERPOSER = "crates/preload"
+CALLS = ("aligned", "cancel", "cond", "dispatch", "held", "init", "mutex", "numbered", "object",
+         "route", "rwlock", "spin", "time")
+FILES = {
+    "unconvoy": [f"{LOCKS}/src/{part}/**/*.rs" for part in PARTS] + [f"{LOCKS}/src/lock.rs"],
+    "unconvoy-preload": [f"{INTERPOSER}/src/{call}{rest}" for call in CALLS
+                         for rest in (".rs", "/*.rs")],
+}
 # Tests, and a type that the feature `ablation` adds.
 NOT_TESTED = ("tests::", "tests.rs:", "one_thread.rs:", "chosen::")
 
@@ -49,29 +59,58 @@ PROFILE = ["--release", "--config", "profile.release.opt-level=1",
            "--config", "profile.release.package.unconvoy.codegen-units=16"]
 TESTS = ("biased_rw", "checkpoint", "elision", "first_use", "fork", "starvation", "system_calls",
          "wake_ups")
+PROGRAMS = ("conformance", "regressions", "behaviour", "checkpoint", "strategy", "differential")
+
+
+def test_words(names):
+    return [word for name in names for word in ("--test", name)]
+
+
 STAGES = {
-    "unit": (PROFILE + ["--lib"], {}),
-    "tests": (PROFILE + [word for test in TESTS for word in ("--test", test)], {}),
-    "suite": (PROFILE + ["--test", "suite"], {}),
-    "loom": (["--release", "--test", "loom"],
-             {"RUSTFLAGS": "--cfg loom", "LOOM_MAX_DURATION": "5"}),
+    "unconvoy": {
+        "unit": (PROFILE + ["--lib"], {}),
+        "tests": (PROFILE + test_words(TESTS), {}),
+        "suite": (PROFILE + ["--test", "suite"], {}),
+        "loom": (["--release", "--test", "loom"],
+                 {"RUSTFLAGS": "--cfg loom", "LOOM_MAX_DURATION": "5"}),
+    },
+    "unconvoy-preload": {
+        "unit": (PROFILE + ["--lib"], {}),
+        "programs": (PROFILE + test_words(PROGRAMS), {}),
+    },
 }
 PROCESSOR_SECONDS = 60
 TIMEOUT_S = 300
 
 
-def cargo(stage, words, environment):
-    """Builds the tests of a stage; returns their programs, or None if they do not compile."""
+def cargo(target, words, environment):
+    """Runs cargo; returns its messages, or None if the code does not compile."""
     environment = dict(os.environ, CARGO_INCREMENTAL="1", **environment)
-    environment["CARGO_TARGET_DIR"] = str(OUT / ("loom" if stage == "loom" else "build"))
+    environment["CARGO_TARGET_DIR"] = str(OUT / target)
     built = subprocess.run(
-        ["cargo", "test", "--quiet", "--package", "unconvoy", "--no-run",
-         "--message-format=json", *words],
-        cwd=TREE, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        ["cargo", *words, "--quiet", "--message-format=json"], cwd=TREE, env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if built.returncode:
         return None
-    messages = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
+
+
+def test_programs(package, stage, words, environment):
+    """The test programs of a stage; None if they do not compile."""
+    target = "loom" if stage == "loom" else "build"
+    messages = cargo(target, ["test", "--package", package, "--no-run", *words], environment)
+    if messages is None:
+        return None
     return [message["executable"] for message in messages if message.get("executable")]
+
+
+def library():
+    """The interposer; None if it does not compile."""
+    messages = cargo("build", ["build", "--package", "unconvoy-preload", *PROFILE], {})
+    if messages is None:
+        return None
+    files = [file for message in messages for file in message.get("filenames", ())]
+    return next(file for file in files if file.endswith("libunconvoy.so"))
 
 
 def limit_processor_time():
@@ -79,11 +118,11 @@ def limit_processor_time():
     resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS))
 
 
-def failure(program, environment, log):
+def failure(directory, program, environment, log):
     """Why a test program fails; None if it passes."""
     for _ in range(2):
         try:
-            run = subprocess.run([program, "--nocapture"], cwd=TREE / LOCKS, stdout=log,
+            run = subprocess.run([program, "--nocapture"], cwd=TREE / directory, stdout=log,
                                  stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                  env=dict(os.environ, **environment), timeout=TIMEOUT_S,
                                  preexec_fn=limit_processor_time)
@@ -103,18 +142,22 @@ def pairs(file):
             for load in ("control", "park")]
 
 
-def result(file, stages, log):
+def result(package, file, log):
     """The result of the tests in TREE: what caught the mutant, `unviable` or `survived`."""
-    for stage in stages:
-        words, environment = STAGES[stage]
-        environment = dict(environment, UNCONVOY_SUITE=",".join(pairs(file)))
-        programs = cargo(stage, words, environment)
+    of_interposer = package == "unconvoy-preload"
+    suite = "loiter+control" if of_interposer else ",".join(pairs(file))
+    directory = INTERPOSER if of_interposer else LOCKS
+    for stage, (words, environment) in STAGES[package].items():
+        environment = dict(environment, UNCONVOY_SUITE=suite)
+        programs = test_programs(package, stage, words, environment)
+        if stage == "programs":
+            environment["UNCONVOY_LIBRARY"] = library()
         if programs is None:
             return "unviable"
         for program in programs:
             log.write(f"\n== {program}\n")
             log.flush()
-            why = failure(program, environment, log)
+            why = failure(directory, program, environment, log)
             if why:
                 name = pathlib.Path(program).name.rsplit("-", 1)[0]
                 return f"caught by {stage} {name}: {why}"
@@ -133,21 +176,30 @@ def check_out_last_commit():
     git(TREE, "checkout", "--quiet", "--force", "--detach", git(ROOT, "rev-parse", "HEAD"))
 
 
-def mutants():
-    files = [word for file in FILES for word in ("--file", file)]
-    listed = subprocess.run(
-        ["cargo", "mutants", "--package", "unconvoy", "--list", "--json", "--diff", *files],
-        cwd=TREE, check=True, stdout=subprocess.PIPE, text=True)
-    found = [mutant for mutant in json.loads(listed.stdout)
-             if not any(part in mutant["name"] for part in NOT_TESTED)]
-    return sorted(found, key=lambda mutant: mutant["name"])
+def mutants(seed):
+    """The mutants in the order of the seed, each with its package and an `id` without lines."""
+    found, seen = [], {}
+    for package, files in FILES.items():
+        words = [word for file in files for word in ("--file", file)]
+        listed = subprocess.run(
+            ["cargo", "mutants", "--package", package, "--list", "--json", "--diff", *words],
+            cwd=TREE, check=True, stdout=subprocess.PIPE, text=True)
+        for mutant in json.loads(listed.stdout):
+            if any(part in mutant["name"] for part in NOT_TESTED):
+                continue
+            name = re.sub(r":\d+:\d+:", ":", mutant["name"])
+            seen[name] = seen.get(name, 0) + 1
+            mutant["id"] = name if seen[name] == 1 else f"{name} ({seen[name]})"
+            found.append(dict(mutant, package=package))
+    rank = lambda mutant: hashlib.sha256(f"{seed} {mutant['id']}".encode()).digest()
+    return sorted(found, key=rank)
 
 
-def test(mutant, stages, log):
+def test(mutant, log):
     subprocess.run(["patch", "--quiet", mutant["file"]], cwd=TREE, input=mutant["diff"], text=True,
                    check=True)
     try:
-        return result(mutant["file"], stages, log)
+        return result(mutant["package"], mutant["file"], log)
     finally:
         git(TREE, "checkout", "--quiet", ".")
 
@@ -162,7 +214,7 @@ def wilson(caught, count):
 
 
 def summarize(results):
-    viable = [found for found in results.values() if found != "unviable"]
+    viable = [found for found in results if found != "unviable"]
     if not viable:
         sys.exit("no mutant was tested")
     caught = sum(found.startswith("caught") for found in viable)
@@ -176,32 +228,33 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, default=200, help="number of mutants [default: 200]")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--stages", default=",".join(STAGES), help="[default: %(default)s]")
     parser.add_argument("--survivors", action="store_true", help="test the survivors again")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     check_out_last_commit()
-    record = OUT / f"seed-{options.seed}.json"
-    results = json.loads(record.read_text()) if record.exists() else {}
-    listed = mutants()
-    count = len(listed)
-    random.Random(options.seed).shuffle(listed)
+    commit = git(TREE, "rev-parse", "--short=12", "HEAD")
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    if record.get("seed") != options.seed:
+        record = {"seed": options.seed, "results": {}}
+    results = record["results"]
+    listed = mutants(options.seed)
     sample = listed[:options.sample]
-    print(f"{len(sample)} of {count} mutants, seed {options.seed}", flush=True)
-    stages = options.stages.split(",")
-    with open(OUT / "log", "w") as log:
-        unchanged = result("", stages, log)
-    if unchanged != "survived":
-        sys.exit(f"without a mutant, the tests fail: {unchanged}")
+    record["mutants"] = len(listed)
+    print(f"{len(sample)} of {len(listed)} mutants, seed {options.seed}", flush=True)
+    for package in FILES:
+        with open(OUT / "log", "w") as log:
+            unchanged = result(package, "", log)
+        if unchanged != "survived":
+            sys.exit(f"without a mutant, the tests fail: {unchanged}")
     for mutant in sample:
-        name = mutant["name"]
-        if name in results and not (options.survivors and results[name] == "survived"):
+        name = mutant["id"]
+        if name in results and not (options.survivors and results[name][0] == "survived"):
             continue
         with open(OUT / "log", "w") as log:
-            results[name] = test(mutant, stages, log)
-        print(f"{results[name]}: {name}", flush=True)
-        record.write_text(json.dumps(results, indent=1))
-    summarize(results)
+            results[name] = [test(mutant, log), commit]
+        print(f"{results[name][0]}: {mutant['name']}", flush=True)
+        RECORD.write_text(json.dumps(record, indent=1) + "\n")
+    summarize([results[mutant["id"]][0] for mutant in sample])
 
 
 if __name__ == "__main__":
