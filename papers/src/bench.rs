@@ -71,12 +71,12 @@ enum Paper {
 }
 
 const EXAMPLES: &str = "\
-Runs are interleaved: each round visits all cells in random order. Numbers are
-medians, with the smallest and the largest value.
+Runs are interleaved: each round visits all cells in random order. Numbers are medians, with the \
+smallest and the largest value.
 
-Exit status: 0 if everything was measured, whether or not a goal was met; 1 if
-something failed; 2 for wrong options; 3 if a program found its data
-inconsistent (do not use that lock); 130 after Ctrl-C.
+Exit status: 0 if everything was measured, whether or not a goal was met; 1 if something failed; \
+2 for wrong options; 3 if a program found its data inconsistent (do not use that lock); 130 \
+after Ctrl-C.
 
 Examples:
   unconvoy bench counter --locks ttas+none --latency --out results/counter

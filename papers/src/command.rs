@@ -109,14 +109,13 @@ struct Options {
 }
 
 const EXAMPLES: &str = "\
-Native figures are measured on this machine by `unconvoy bench`. Simulated ones
-(sim-NAME) run on modelled machines (docs/explanation/simulator.md) and report
-which of the paper's claims hold. NAME-published has the paper's own parameters
-where those of NAME differ.
+Native figures are measured on this machine by `unconvoy bench`. Simulated ones (sim-NAME) run \
+on modelled machines (docs/explanation/simulator.md) and report which of the paper's claims \
+hold. NAME-published has the paper's own parameters where those of NAME differ.
 
-Exit status: 0 if everything was made, whether or not claims hold; 1 if
-something failed; 2 for wrong options; 3 if a program found its data inconsistent; 130 after Ctrl-C,
-which keeps all finished points.
+Exit status: 0 if everything was made, whether or not claims hold; 1 if something failed; 2 for \
+wrong options; 3 if a program found its data inconsistent; 130 after Ctrl-C, which keeps all \
+finished points.
 
 Examples:
   unconvoy papers list

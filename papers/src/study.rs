@@ -103,6 +103,20 @@ mod tests {
         definition().debug_assert();
     }
 
+    /// clap then breaks the lines at the terminal's width. Lists and examples are indented.
+    #[test]
+    fn paragraph_of_help_is_one_line() {
+        let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+        let mut commands = vec![definition()];
+        while let Some(command) = commands.pop() {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            let broken = lines.windows(2).find(|pair| is_prose(pair[0]) && is_prose(pair[1]));
+            assert_eq!(broken, None, "{}", command.get_name());
+            commands.extend(command.get_subcommands().cloned());
+        }
+    }
+
     #[test]
     fn old_figure_options_become_papers_run() {
         assert_eq!(

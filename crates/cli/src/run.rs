@@ -90,11 +90,11 @@ const LIBC: &str = "libc";
 
 /// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
-Exit status: the program's own, signals included. 127: program not found. 126:
-cannot execute it. 125: libunconvoy.so missing. 2: wrong options.
+Exit status: the program's own, signals included. 127: program not found. 126: cannot execute \
+it. 125: libunconvoy.so missing. 2: wrong options.
 
-A program whose locks cannot be replaced (static, set-user-ID, Go) runs
-unchanged, with a warning on standard error.
+A program whose locks cannot be replaced (static, set-user-ID, Go) runs unchanged, with a \
+warning on standard error.
 
 Examples:
   unconvoy run -- ./server --threads 64

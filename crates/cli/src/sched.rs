@@ -46,17 +46,16 @@ pub struct SchedArgs {
 
 /// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
-Needs root and Linux 6.12 or later with sched_ext. When the command ends, even
-if it is killed, the kernel returns to its default scheduler. TERM=dumb or
-NO_COLOR=1 turns the live screen into lines.
+Needs root and Linux 6.12 or later with sched_ext. When the command ends, even if it is killed, \
+the kernel returns to its default scheduler. TERM=dumb or NO_COLOR=1 turns the live screen into \
+lines.
 
-A task's waiting share is the part of its time slices that it waited for locks.
-`--search published` is the paper's search. `refined` also tries sizes between
-the last two of that search, and starts children of lock-intensive tasks as
-lock-intensive.
+A task's waiting share is the part of its time slices that it waited for locks. `--search \
+published` is the paper's search. `refined` also tries sizes between the last two of that \
+search, and starts children of lock-intensive tasks as lock-intensive.
 
-Exit status: 0 after Ctrl-C. 1: the kernel refused or unloaded the scheduler.
-2: wrong options. 69: unsupported machine. 125: unconvoy-sched-ext missing.
+Exit status: 0 after Ctrl-C. 1: the kernel refused or unloaded the scheduler. 2: wrong options. \
+69: unsupported machine. 125: unconvoy-sched-ext missing.
 
 Examples:
   sudo unconvoy sched --monitor

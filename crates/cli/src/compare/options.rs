@@ -205,16 +205,14 @@ fn one_group(text: &str) -> Result<Regex, String> {
 
 /// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
-Each round runs every configuration at every thread count once, in random order,
-so that other programs on the machine disturb all of them alike. Results are
-medians with their median absolute deviation. Ratios are taken within rounds,
-with 95 % intervals: a difference is significant if its interval excludes 1.
-Append +confine to a lock to confine its waiting threads to few cores (run
---confine).
+Each round runs every configuration at every thread count once, in random order, so that other \
+programs on the machine disturb all of them alike. Results are medians with their median \
+absolute deviation. Ratios are taken within rounds, with 95 % intervals: a difference is \
+significant if its interval excludes 1. Append +confine to a lock to confine its waiting threads \
+to few cores (run --confine).
 
-Exit status: 0. 1: a run failed or its metric did not match; finished runs are
-saved. 2: wrong options. 125: libunconvoy.so missing. 126, 127: as in run. 130:
-interrupted.
+Exit status: 0. 1: a run failed or its metric did not match; finished runs are saved. 2: wrong \
+options. 125: libunconvoy.so missing. 126, 127: as in run. 130: interrupted.
 
 Examples:
   unconvoy compare --threads 1,2,4,8 -- ./bench --threads {threads}

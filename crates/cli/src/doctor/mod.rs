@@ -31,13 +31,12 @@ pub struct DoctorArgs {
 
 /// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
-Every line that says no ends with the remedy. With a program, doctor also shows
-which of its libraries lock through pthread functions, which unconvoy replaces,
-and which have locks of their own. It does not see libraries that the program
-loads later (dlopen).
+Every line that says no ends with the remedy. With a program, doctor also shows which of its \
+libraries lock through pthread functions, which unconvoy replaces, and which have locks of their \
+own. It does not see libraries that the program loads later (dlopen).
 
-Exit status: 0, whatever is missing. 2: wrong options. 127: program not found.
-126: the file cannot be read, or is no program.
+Exit status: 0, whatever is missing. 2: wrong options. 127: program not found. 126: the file \
+cannot be read, or is no program.
 
 Examples:
   unconvoy doctor

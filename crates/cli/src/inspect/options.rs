@@ -17,12 +17,12 @@ pub struct InspectArgs {
 
 /// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
-Exit status: 0 after a report. 1: the process or core cannot be read, or has no
-libunconvoy.so. 2: wrong options.
+Exit status: 0 after a report. 1: the process or core cannot be read, or has no libunconvoy.so. \
+2: wrong options.
 
-Reads the memory of a process that runs under unconvoy, also while it is stopped
-or in a debugger. Threads that wait for libc's own locks are stopped for a
-moment, to read their registers; no other thread is.
+Reads the memory of a process that runs under unconvoy, also while it is stopped or in a \
+debugger. Threads that wait for libc's own locks are stopped for a moment, to read their \
+registers; no other thread is.
 
 Examples:
   unconvoy inspect 4711

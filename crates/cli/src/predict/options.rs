@@ -118,16 +118,16 @@ fn scale(text: &str) -> Result<f64, String> {
 
 /// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
-The program runs twice: natively, to time its locks, then under qemu-x86_64,
-several times slower, to record what its critical sections access. If standard
-input is a file, both runs read it.
+The program runs twice: natively, to time its locks, then under qemu-x86_64, several times \
+slower, to record what its critical sections access. If standard input is a file, both runs read \
+it.
 
-With --kernel, a guest boots twice: for the kernel's symbols, which are cached,
-and for the command. The guest has a busybox and an ext4 disk at /scratch.
+With --kernel, a guest boots twice: for the kernel's symbols, which are cached, and for the \
+command. The guest has a busybox and an ext4 disk at /scratch.
 
-Exit status: 0 with a report. 1: nothing collected, a file not written, or an
-invalid trace. 2: wrong options, or a file that cannot be written. 125: QEMU or
-a part of unconvoy missing. 126, 127: as in run. 130: interrupted, reported.
+Exit status: 0 with a report. 1: nothing collected, a file not written, or an invalid trace. 2: \
+wrong options, or a file that cannot be written. 125: QEMU or a part of unconvoy missing. 126, \
+127: as in run. 130: interrupted, reported.
 
 Examples:
   unconvoy predict --processors 2,8 -- ./server --threads 8

@@ -126,10 +126,9 @@ const SECONDS: RangeInclusive<f64> = 0.1..=86_400.0;
 
 /// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
-Exit status: the program's own (0 with --pid), or 128 plus the signal's number after Ctrl-C,
-which still reports the profile so far. 127: program not found. 126: cannot
-execute it. 125: libunconvoy.so missing. 2: wrong options. 1: no profile, or a
-file cannot be read or written.
+Exit status: the program's own (0 with --pid), or 128 plus the signal's number after Ctrl-C, \
+which still reports the profile so far. 127: program not found. 126: cannot execute it. 125: \
+libunconvoy.so missing. 2: wrong options. 1: no profile, or a file cannot be read or written.
 
 Examples:
   unconvoy profile -- ./server --threads 64

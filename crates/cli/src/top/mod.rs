@@ -60,15 +60,12 @@ pub struct TopArgs {
 
 /// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
-The process must run under unconvoy and belong to you, or you must be root. It
-records its waits only while somebody watches. Without a terminal, the command
-prints one snapshot.
+The process must run under unconvoy and belong to you, or you must be root. It records its waits \
+only while somebody watches. Without a terminal, the command prints one snapshot.
 
-Keys: arrows select, Enter opens a lock, s sorts, / filters, p chooses another
-process, q quits.
+Keys: arrows select, Enter opens a lock, s sorts, / filters, p chooses another process, q quits.
 
-Exit status: 1: the process cannot be watched. 2: wrong options. 125:
-unconvoy-top missing.
+Exit status: 1: the process cannot be watched. 2: wrong options. 125: unconvoy-top missing.
 
 Examples:
   unconvoy top

@@ -49,14 +49,14 @@ pub struct TuneArgs {
 
 /// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
-The command runs PROGRAM under libc's locks, profiles it, tries other locks for
-the process and for the locks that cost most, and confirms the best in fresh
-runs. The result is a strategy file for `unconvoy run --strategy`, and one
-sentence. With several thread counts, one strategy must serve all.
+The command runs PROGRAM under libc's locks, profiles it, tries other locks for the process and \
+for the locks that cost most, and confirms the best in fresh runs. The result is a strategy file \
+for `unconvoy run --strategy`, and one sentence. With several thread counts, one strategy must \
+serve all.
 
-Exit status: 0. 1: a run failed or its metric did not match. 2: wrong options.
-3: undecided, because the metric varies too much or the budget is too small.
-125: libunconvoy.so missing. 126, 127: as in run. 130: interrupted.
+Exit status: 0. 1: a run failed or its metric did not match. 2: wrong options. 3: undecided, \
+because the metric varies too much or the budget is too small. 125: libunconvoy.so missing. 126, \
+127: as in run. 130: interrupted.
 
 Examples:
   unconvoy tune -- ./batch --threads {threads}
