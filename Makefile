@@ -304,6 +304,7 @@ docs:
 	UNCONVOY_BLESS=1 $(CARGO) test --release -p unconvoy-preload --test symbols page_on
 	UNCONVOY_BLESS=1 $(CARGO) test --release -p unconvoy-layers --test architecture
 	UNCONVOY_BLESS=1 $(CARGO) test --release -p unconvoy-cli --test docs help_page
+	UNCONVOY_BLESS=1 $(CARGO) test --release -p unconvoy-cli --test listings page_explains
 
 # Builds docs/ as a searchable site.
 REPOSITORY := https://github.com/unconvoy/unconvoy/blob/HEAD

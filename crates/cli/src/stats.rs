@@ -31,6 +31,8 @@ pub struct StatsArgs {
 
 /// Text below the options in `--help`.
 pub const EXAMPLES: &str = "\
+docs/reference/stats.md explains every count.
+
 Examples:
   unconvoy run --stats locks.json -- ./server
   unconvoy stats --top 5 locks.json";
@@ -276,8 +278,8 @@ fn render(mut record: Record, top: usize) -> String {
         "{} (process {}): {pair}, {} on {}\n\
          controller: {}, {}, {} of processor time\n\
          {load}\
-         sleep slots: {slept} slept, {woken} woken, {timed_out} timed out, \
-         {given_back} given back, {left} left\n",
+         sleep slots: {slept} claimed, {woken} woken, {timed_out} timed out, \
+         {given_back} given back, {left} freed\n",
         record.program,
         record.pid,
         nanoseconds(record.wall_ns),

@@ -1,7 +1,10 @@
 //! The commands that print lists and reference text.
 
+#[path = "../../locks/tests/generated/mod.rs"]
+mod generated;
 mod stage;
 
+use generated::{assert_up_to_date, repository};
 use predicates::prelude::*;
 use predicates::str::contains;
 use stage::Stage;
@@ -182,6 +185,57 @@ fn stats_shows_special_set() {
         .assert()
         .success()
         .stdout(contains("special set").not());
+}
+
+/// The example of docs/reference/stats.md: a program that ran with `--confine`.
+const EXAMPLE: &str = r#"{
+    "schema":"unconvoy-stats-1","program":"./server","pid":4917,"lock":"loiter",
+    "load":"control","wall_ns":1003875908,"processors":2,
+    "controller":{"starts":2,"ticks":117,"cpu_ns":8429049,"sensor":"schedstat","runnable":1.553,
+     "capacity":2.0},
+    "slots":{"slept":233,"left":233,"woken":86,"timed_out":4,"given_back":143},
+    "special":{"cores":2,"bound":2,"tasks":16,"most_tasks":16,"moves":32,"votes":92,
+     "searches":2,"cpu_ns":1966618,"changes":[[31262832,1],[688046678,2]],"changes_left_out":0},
+    "dropped_locks":5,"locks":[
+    {"address":"0x55632ed1e0a0","kind":"mutex","where":"lock","acquisitions":7628100,
+     "contended":1055,"wait_ns":14389272664,"max_wait_ns":575257552,"hold_ns":476742016,
+     "slept":1027},{},{},{}]}"#;
+
+/// Replaces each number by `N`, and each time by `T`.
+fn with_placeholders(text: &str) -> String {
+    let number = |word: &&str| word.parse::<f64>().is_ok();
+    let mut words = Vec::new();
+    for word in text.split_whitespace() {
+        match word {
+            "s" | "ms" | "µs" if words.last() == Some(&"N") => *words.last_mut().unwrap() = "T",
+            _ => words.push(if number(&word) { "N" } else { word }),
+        }
+    }
+    words.join(" ")
+}
+
+#[test]
+fn page_explains_every_count_of_stats() {
+    let stage = Stage::new();
+    stage.write("locks.json", EXAMPLE);
+    let output = stage.unconvoy().args(["stats", "--top", "1", "locks.json"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_up_to_date("reference/stats.md", &[("example", format!("```text\n{text}```\n"))]);
+
+    let page = std::fs::read_to_string(repository().join("docs/reference/stats.md")).unwrap();
+    let (above, rest) = text.split_once('┌').unwrap();
+    let (table, below) = rest.split_once('┘').unwrap();
+    let heading = table.lines().find(|line| line.starts_with('│')).unwrap();
+    let columns = heading.trim_matches('│').split('┆').map(|column| column.trim().to_string());
+    let counts = above.lines().flat_map(|line| line.split_once(": ").unwrap().1.split([',', ';']));
+    let remarks = below.lines().filter_map(|line| line.split(':').next());
+    let counts = counts.chain(remarks).map(with_placeholders);
+    let counts = counts.filter(|count| count.contains(['N', 'T']));
+    let printed: Vec<String> = columns.chain(counts).collect();
+    assert!(printed.len() > 25, "{printed:?}");
+    for count in printed {
+        assert!(page.contains(&format!("`{count}` |")), "the page lacks `{count}`");
+    }
 }
 
 #[test]
