@@ -65,23 +65,26 @@ fn library() -> Result<String, String> {
 /// but only the process's own can be shown.
 fn processors(machine: &Machine) -> String {
     let usable = machine.processors;
-    let allows_more =
-        |quota: &str| whole_processors(quota).is_some_and(|most| most > u64::from(usable));
-    match (machine.quota.as_deref(), machine.processors_allowed) {
-        (Some(quota), _) if !allows_more(quota) => messages::processors_of_quota(usable, quota),
+    let quota = machine.quota.as_deref().and_then(microseconds);
+    match (quota, machine.processors_allowed) {
+        (Some((quota, period)), _) if quota / period <= u64::from(usable) => {
+            messages::processors_of_quota(usable, &messages::quota(quota, period))
+        }
         (_, Some(allowed)) if allowed > usable => {
             messages::processors_of_parents_quota(usable, allowed)
         }
-        (Some(quota), _) => messages::processors_below_quota(usable, quota),
+        (Some((quota, period)), _) => {
+            messages::processors_below_quota(usable, &messages::quota(quota, period))
+        }
         (None, _) => messages::processors_without_quota(usable),
     }
 }
 
-/// The processors of a quota `QUOTA PERIOD`, rounded down.
-fn whole_processors(quota: &str) -> Option<u64> {
+/// The quota and the period of a text `QUOTA PERIOD`.
+fn microseconds(quota: &str) -> Option<(u64, u64)> {
     let (quota, period) = quota.split_once(' ')?;
     let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
-    quota.checked_div(period)
+    (period > 0).then_some((quota, period))
 }
 
 fn schedstat() -> Result<String, String> {
@@ -176,11 +179,15 @@ mod tests {
             ..Machine::capture()
         };
         assert!(processors(&machine(8, None)).contains("no quota"));
-        assert!(processors(&machine(1, Some("150000 100000"))).contains("150000 100000"));
+        let own = processors(&machine(1, Some("150000 100000")));
+        assert_eq!(own, "1 usable: the cgroup's quota is 1.5 processors (150000 us per 100000 us)");
+        let one = processors(&machine(1, Some("100000 100000")));
+        assert!(one.contains("is 1 processor (100000 us per 100000 us)"), "{one}");
         let limited = processors(&machine(2, None));
         assert!(limited.starts_with("2 usable of 8") && !limited.contains("no quota"), "{limited}");
         assert_eq!(processors(&machine(2, Some("800000 100000"))), limited);
         let unlimited = processors(&machine(8, Some("1250000 100000")));
-        assert!(unlimited.contains("1250000 100000") && unlimited.contains("more"), "{unlimited}");
+        let quota = "12.5 processors (1250000 us per 100000 us)";
+        assert!(unlimited.contains(quota) && unlimited.contains("more"), "{unlimited}");
     }
 }

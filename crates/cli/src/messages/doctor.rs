@@ -8,11 +8,18 @@ pub(crate) fn library_not_loaded(path: &Path, complaint: &str) -> String {
 }
 
 pub(crate) fn processors_of_quota(count: u32, quota: &str) -> String {
-    format!("{count} usable: the cgroup's quota is {quota} (us per period, us)")
+    format!("{count} usable: the cgroup's quota is {quota}")
 }
 
 pub(crate) fn processors_below_quota(count: u32, quota: &str) -> String {
-    format!("{count} usable; the cgroup's quota of {quota} (us per period, us) allows more")
+    format!("{count} usable; the cgroup's quota of {quota} allows more")
+}
+
+/// Times in microseconds.
+pub(crate) fn quota(quota: u64, period: u64) -> String {
+    let processors = (100.0 * quota as f64 / period as f64).round() / 100.0;
+    let unit = if processors == 1.0 { "processor" } else { "processors" };
+    format!("{processors} {unit} ({quota} us per {period} us)")
 }
 
 pub(crate) fn processors_of_parents_quota(count: u32, allowed: u32) -> String {
@@ -119,8 +126,9 @@ pub(crate) fn samples() -> Vec<String> {
     let error = "Permission denied (os error 13)";
     vec![
         library_not_loaded(library, "wrong ELF class: ELFCLASS64"),
-        processors_of_quota(2, "150000 100000"),
-        processors_below_quota(2, "800000 100000"),
+        processors_of_quota(1, &quota(150_000, 100_000)),
+        processors_below_quota(2, &quota(800_000, 100_000)),
+        quota(100_000, 100_000),
         processors_of_parents_quota(2, 64),
         processors_without_quota(2),
         schedstat_read().into(),
