@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use unconvoy::catalogue::{Availability, CONTENTION, Entry, LOAD, availability};
 
 use crate::messages::compare as messages;
+use crate::paragraph::commented;
 use crate::refusal::Refusal;
 use crate::strategy::{Settings, Strategy};
 
@@ -117,17 +118,21 @@ fn named(entries: &'static [Entry], name: &str) -> Option<&'static str> {
 
 fn known_names() -> String {
     let names = |entries: &[Entry]| entries.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");
-    format!(
-        "  configurations: libc, default, LOCK, LOCK+LOAD, or a strategy file (*.toml); a LOCK \
-         takes +confine, for a special set of cores\n  locks: {}\n  load managers: {}",
-        names(CONTENTION),
-        names(LOAD)
-    )
+    let paragraphs = [
+        "configurations: libc, default, LOCK, LOCK+LOAD, or a strategy file (*.toml); a LOCK \
+         takes +confine, for a special set of cores"
+            .to_string(),
+        format!("locks: {}", names(CONTENTION)),
+        format!("load managers: {}", names(LOAD)),
+    ];
+    let lines: String = paragraphs.iter().map(|text| commented("  ", text)).collect();
+    lines.trim_end().to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paragraph::COLUMNS;
 
     #[test]
     fn configuration_parses_known_names_only() {
@@ -148,6 +153,7 @@ mod tests {
         for wrong in ["", "mcs+", "+none", "+confine", "nosuch", "mcs+nosuch", "libc+none"] {
             let error = Configuration::parse(wrong).unwrap_err();
             assert!(error.contains("tpmcs") && error.contains("yield"), "{wrong}: {error}");
+            assert!(error.lines().all(|line| line.len() <= COLUMNS), "{wrong}: {error}");
         }
     }
 }
