@@ -7,6 +7,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use crate::compare::options::{self as comparison, CompareArgs};
 use crate::doctor::{self, DoctorArgs};
 use crate::inspect::options::{self as inspection, InspectArgs};
+use crate::paragraph::{columns_of_help, row};
 use crate::predict::options::{self, PredictArgs};
 use crate::profile::options::{self as profiling, ProfileArgs};
 use crate::run::{self, RunArgs};
@@ -101,10 +102,12 @@ impl Cli {
             let subcommand = command.find_subcommand(name).expect("groups name subcommands");
             subcommand.get_about().map(ToString::to_string).unwrap_or_default()
         };
+        let columns = columns_of_help();
         let mut groups = String::new();
         for (title, names) in GROUPS {
             groups += &format!("{title}:\n");
-            names.iter().for_each(|name| groups += &format!("  {name:<12} {}\n", about(name)));
+            let row = |name: &&str| row(&format!("  {name}"), 15, &about(name), columns);
+            groups.extend(names.iter().map(row));
             groups.push('\n');
         }
         let template = format!(

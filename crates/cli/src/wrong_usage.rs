@@ -12,9 +12,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use unconvoy_measure::output::{complain, not_printed};
 
 use crate::messages::command as messages;
+use crate::paragraph::{COLUMNS, commented, row};
 
 /// Prints a clap error, help or version, and returns the exit status.
-pub fn explain(error: clap::Error, command: &Command) -> c_int {
+pub fn explain(mut error: clap::Error, command: &Command) -> c_int {
     let arguments = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
     let addition = match error.kind() {
         ErrorKind::UnknownArgument => Some(options(&subcommand_named_in(command, arguments))),
@@ -22,7 +23,7 @@ pub fn explain(error: clap::Error, command: &Command) -> c_int {
             Some(subcommands(&subcommand_named_in(command, arguments)))
         }
         // The value parser of `--locks` lists the valid names itself.
-        _ => None,
+        _ => take_values(&mut error),
     };
     let status = error.exit_code();
     if error.use_stderr() {
@@ -66,6 +67,21 @@ fn with_working_tip(mut error: clap::Error) -> clap::Error {
     error
 }
 
+/// Removes the possible values of an option from the error if they do not fit in a line; returns a
+/// list of them.
+fn take_values(error: &mut clap::Error) -> Option<String> {
+    let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue) else {
+        return None;
+    };
+    let values = values.join(", ");
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let list = format!("Values of {option}:\n{}", commented("  ", &values));
+    (values.len() > COLUMNS).then(|| error.remove(ContextKind::ValidValue))?;
+    Some(list.trim_end().to_string())
+}
+
 /// Finds the subcommand of a command line, nested ones included, and the words that lead to it.
 fn subcommand_named_in(command: &Command, args: impl Iterator<Item = String>) -> (String, Command) {
     let mut command = command.clone();
@@ -79,14 +95,11 @@ fn subcommand_named_in(command: &Command, args: impl Iterator<Item = String>) ->
     (path, command)
 }
 
-/// Lists the options, one per line.
+/// Lists the options, each with its help.
 fn options((path, command): &(String, Command)) -> String {
-    let mut text = String::new();
+    let mut rows = Vec::new();
     for argument in command.get_arguments() {
         let Some(long) = argument.get_long() else { continue };
-        if text.is_empty() {
-            text = format!("Options of {path}:");
-        }
         let is_optional = argument.get_num_args().is_some_and(|count| count.min_values() == 0);
         let value = match argument.get_value_names() {
             Some([name, ..]) if argument.get_action().takes_values() => match is_optional {
@@ -97,22 +110,25 @@ fn options((path, command): &(String, Command)) -> String {
             _ => String::new(),
         };
         let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-        text.push_str(&format!("\n  {:<24} {help}", format!("--{long}{value}")));
+        rows.push((format!("  --{long}{value}  "), help));
     }
-    text
+    list(&format!("Options of {path}"), &rows)
 }
 
-/// Lists the subcommands, one per line.
+/// Lists the subcommands in the order of the help.
 fn subcommands((path, command): &(String, Command)) -> String {
-    let mut text = String::new();
-    for command in command.get_subcommands() {
-        if text.is_empty() {
-            text = format!("Commands of {path}:");
-        }
-        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-        text.push_str(&format!("\n  {:<12} {about}", command.get_name()));
-    }
-    text
+    let about =
+        |command: &Command| command.get_about().map(ToString::to_string).unwrap_or_default();
+    let row = |command: &Command| (format!("  {}  ", command.get_name()), about(command));
+    let rows: Vec<_> = command.get_subcommands().map(row).collect();
+    list(&format!("Commands of {path}"), &rows)
+}
+
+/// A list of names, each with a text; empty without names.
+fn list(title: &str, rows: &[(String, String)]) -> String {
+    let Some(indent) = rows.iter().map(|(name, _)| name.len()).max() else { return String::new() };
+    let lines: String = rows.iter().map(|(name, text)| row(name, indent, text, COLUMNS)).collect();
+    format!("{title}:\n{}", lines.trim_end())
 }
 
 #[cfg(test)]
@@ -135,6 +151,35 @@ mod tests {
     fn optional_value_is_in_brackets_and_a_list_without_options_is_empty() {
         assert!(list_for("unconvoy run --metric x").contains("--confine[=<SEARCH>]"));
         assert_eq!(list_for("unconvoy locks --metric x"), "");
+    }
+
+    #[test]
+    fn lists_have_the_order_of_the_help_and_fit_their_columns() {
+        let command = Cli::grouped();
+        let all = subcommands(&subcommand_named_in(&command, ["unconvoy".into()].into_iter()));
+        let help = command.clone().render_help().to_string();
+        let listed: Vec<&str> = all.lines().skip(1).collect();
+        let shown: Vec<&str> = help.lines().filter(|line| listed.contains(line)).collect();
+        assert_eq!(listed, shown);
+        for name in command.get_subcommands().map(Command::get_name) {
+            let list = list_for(&format!("unconvoy {name} --nosuch"));
+            let long = list.lines().find(|line| line.chars().count() > COLUMNS);
+            assert_eq!(long, None);
+        }
+    }
+
+    #[test]
+    fn long_list_of_values_is_broken() {
+        let words = ["unconvoy", "run", "--lock", "nosuch", "--", "true"];
+        let mut wrong = Cli::grouped().try_get_matches_from(words).unwrap_err();
+        let list = take_values(&mut wrong).expect("a long list");
+        assert!(list.starts_with("Values of --lock <LOCK>:\n  loiter, tpmcs, "), "{list}");
+        let text = wrong.to_string() + &list;
+        assert!(text.lines().all(|line| line.len() <= COLUMNS), "{text}");
+        let words = ["unconvoy", "run", "--policy", "nosuch", "--", "true"];
+        let mut wrong = Cli::grouped().try_get_matches_from(words).unwrap_err();
+        assert_eq!(take_values(&mut wrong), None);
+        assert!(wrong.to_string().contains("[possible values: direct"), "{wrong}");
     }
 
     #[test]
