@@ -81,7 +81,7 @@ fn or_set(variable: Option<&str>) -> String {
 
 pub(crate) fn part_missing(name: &str, places: &str, way: &str, variable: Option<&str>) -> String {
     let or_set = or_set(variable);
-    format!("{name} is missing; looked for {places}. {way}{or_set}")
+    format!("{name} is missing; looked for {places}.\n  {way}{or_set}")
 }
 
 pub(crate) fn command_not_located(name: &str, variable: Option<&str>) -> String {

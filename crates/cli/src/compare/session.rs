@@ -49,7 +49,7 @@ impl Ending {
         match self {
             Self::Complete => None,
             Self::Failed(failure) => Some(failure.brief()),
-            Self::Interrupted(signal) => Some(format!("signal {signal}")),
+            Self::Interrupted(signal) => Some(format!("interrupted by signal {signal}")),
         }
     }
 }

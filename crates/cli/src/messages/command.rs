@@ -54,7 +54,7 @@ pub(crate) fn foreign_program(architecture: &str) -> String {
 }
 
 pub(crate) fn unknown_sensor(names: &str, most: u32) -> String {
-    format!("expected one of {names}, where N is above 0 and at most {most}")
+    format!("expected one of {names},\n  where N is above 0 and at most {most}")
 }
 
 pub(crate) fn interval_out_of_range(least: f64, most: f64) -> String {

@@ -9,7 +9,7 @@ pub(crate) fn position(file: &Path, line: usize, key: &str) -> String {
 }
 
 pub(crate) fn cannot_read(file: &Path, error: impl Display) -> String {
-    format!("--strategy {}: cannot read: {error}", file.display())
+    format!("cannot read {}: {error}", file.display())
 }
 
 pub(crate) fn not_toml(file: &Path, line: usize, error: &str) -> String {
