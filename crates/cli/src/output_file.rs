@@ -31,8 +31,8 @@ pub fn writable_by_library(file: &Path) -> Result<PathBuf, String> {
     if path.to_str().is_none() {
         let is_name = path.file_name().is_some_and(|name| name.to_str().is_none());
         return Err(match is_name {
-            true => messages::name_not_utf_8(&path),
-            false => messages::not_utf_8(&path),
+            true => messages::name_not_utf_8().to_string(),
+            false => messages::directory_not_utf_8(directory_of(&path)),
         });
     }
     if path.is_dir() {

@@ -73,12 +73,12 @@ pub(crate) fn is_directory() -> &'static str {
     "it is a directory: name a file in it"
 }
 
-pub(crate) fn not_utf_8(path: &Path) -> String {
-    format!("{} is not UTF-8: name a file in another directory", path.display())
+pub(crate) fn directory_not_utf_8(directory: &Path) -> String {
+    format!("{} is not UTF-8: name a file in another directory", directory.display())
 }
 
-pub(crate) fn name_not_utf_8(path: &Path) -> String {
-    format!("{} is not UTF-8: choose another name", path.display())
+pub(crate) fn name_not_utf_8() -> &'static str {
+    "its name is not UTF-8: choose another name"
 }
 
 pub(crate) fn not_a_regular_file() -> &'static str {
@@ -205,8 +205,8 @@ pub(crate) fn samples() -> Vec<String> {
         no_statistics(file, is_directory()),
         no_metrics(file, is_directory()),
         is_directory().into(),
-        not_utf_8(file),
-        name_not_utf_8(file),
+        directory_not_utf_8(Path::new("/tmp/dir")),
+        name_not_utf_8().into(),
         not_a_regular_file().into(),
         same_file("--json", "--csv", file),
         cannot_write_to_directory(Path::new("/missing"), "No such file or directory"),
