@@ -82,7 +82,7 @@ fn text(findings: &Findings) -> String {
 }
 
 /// Aligns three columns without lines and wraps the last one at the terminal's width.
-fn table<'a>(rows: impl Iterator<Item = [&'a str; 3]>) -> String {
+fn table<T: ToString>(rows: impl Iterator<Item = [T; 3]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(console::Term::stdout().size_checked().map_or(100, |(_, columns)| columns));

@@ -3,15 +3,17 @@
 //! The loader itself lists the libraries (`LD_TRACE_LOADED_OBJECTS`, see ld.so(8)), so that search
 //! paths and `LD_LIBRARY_PATH` count as they would in a run. The program does not start.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use object::{Object, ObjectSymbol, ReadCache};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::executable;
 use crate::messages::doctor as messages;
@@ -59,6 +61,7 @@ pub struct Subject {
 /// The locks of a program or library.
 #[derive(Debug, Serialize)]
 pub struct Locks {
+    #[serde(serialize_with = "as_text")]
     pub path: PathBuf,
     /// Kinds of locks that unconvoy replaces.
     pub replaced: BTreeSet<&'static str>,
@@ -68,12 +71,17 @@ pub struct Locks {
     pub summary: String,
 }
 
+/// JSON has no bytes that are not UTF-8.
+fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}
+
 impl Subject {
     /// Rows of three columns for a table.
-    pub fn rows(&self) -> impl Iterator<Item = [&str; 3]> {
+    pub fn rows(&self) -> impl Iterator<Item = [Cow<'_, str>; 3]> {
         self.objects.iter().map(|object| {
-            let name = object.path.file_name().and_then(|name| name.to_str()).unwrap_or("?");
-            ["", name, &object.summary]
+            let name = object.path.file_name().unwrap_or_default().to_string_lossy();
+            ["".into(), name, object.summary.as_str().into()]
         })
     }
 }
@@ -138,18 +146,21 @@ fn libraries(program: &Path) -> io::Result<Vec<PathBuf>> {
     if !output.status.success() {
         return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_string()));
     }
-    // Lines are `NAME => PATH (ADDRESS)`, or `PATH (ADDRESS)` for a name that is a path.
-    let text = String::from_utf8_lossy(&output.stdout);
-    let path = |line: &str| {
-        let place = line.split_once(" => ").map_or(line.trim(), |(_, place)| place);
-        let path = place.rsplit_once(" (")?.0;
-        path.starts_with('/').then(|| PathBuf::from(path))
-    };
     let is_of_libc = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         ["libc.so", "libpthread.so", "ld-linux"].iter().any(|start| name.starts_with(start))
     };
-    Ok(text.lines().filter_map(path).filter(|path| !is_of_libc(path)).collect())
+    let lines = output.stdout.split(|&byte| byte == b'\n');
+    Ok(lines.filter_map(library).filter(|path| !is_of_libc(path)).collect())
+}
+
+/// Parses a line of the loader's list: `NAME => PATH (ADDRESS)`, or `PATH (ADDRESS)` for a name
+/// that is a path.
+fn library(line: &[u8]) -> Option<PathBuf> {
+    let arrow = line.windows(4).position(|bytes| bytes == b" => ");
+    let place = arrow.map_or(line, |at| &line[at + 4..]).trim_ascii_start();
+    let end = place.windows(2).rposition(|bytes| bytes == b" (")?;
+    place.starts_with(b"/").then(|| OsStr::from_bytes(&place[..end]).into())
 }
 
 /// Returns the locks of an ELF file; `None` if it has none, or cannot be read.
@@ -181,4 +192,29 @@ fn locks(path: &Path) -> Option<Locks> {
         summary.push(format!("of its own: {}", listed(&own)));
     }
     Some(Locks { path: path.into(), replaced, own, summary: summary.join("; ") })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::*;
+
+    #[test]
+    fn path_of_a_library_keeps_bytes_that_are_not_utf_8() {
+        let path = |line: &[u8]| library(line).map(|path| path.into_os_string().into_vec());
+        let line = b"\tlib (1).so => /a\xff => b/lib (1).so (0x00007f00)";
+        assert_eq!(path(line), Some(b"/a\xff => b/lib (1).so".to_vec()));
+        assert_eq!(path(b"\t/lib64/ld.so (0x00007f00)"), Some(b"/lib64/ld.so".to_vec()));
+        assert_eq!(path(b"\tlibmissing.so => not found"), None);
+        assert_eq!(path(b"\tlinux-vdso.so.1 (0x00007ffc)"), None);
+    }
+
+    #[test]
+    fn path_that_is_not_utf_8_has_json() {
+        let path = OsStr::from_bytes(b"/a\xff").into();
+        let (replaced, own) = (BTreeSet::new(), BTreeSet::new());
+        let locks = Locks { path, replaced, own, summary: String::new() };
+        assert_eq!(serde_json::to_value(&locks).unwrap()["path"], "/a\u{fffd}");
+    }
 }
