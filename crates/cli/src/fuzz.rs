@@ -21,11 +21,11 @@ use crate::compare::configuration::Configuration;
 use crate::compare::extract::number;
 use crate::images::{Images, Mapping};
 use crate::inspect::core::Core;
-use crate::inspect::process;
 use crate::members::LockType;
 use crate::predict::kernel::btf::Btf;
 use crate::predict::kernel::symbols::Symbols as GuestSymbols;
 use crate::predict::trace::Trace;
+use crate::process_file::MappedFile;
 use crate::profile::options::Sort;
 use crate::profile::report::Report;
 use crate::profile::{kernel, outside};
@@ -108,9 +108,8 @@ fn kernel_symbols(data: &[u8]) {
 }
 
 fn maps(data: &[u8]) {
-    for line in text(data).lines() {
-        let _ = Mapped::parse(line).and_then(|mapped| mapped.segment());
-        let _ = process::region(line);
+    for line in MappedFile::of_list(data) {
+        let _ = Mapped::of(line).and_then(|mapped| mapped.segment());
     }
 }
 

@@ -25,6 +25,7 @@ mod names;
 mod output_file;
 mod paragraph;
 mod predict;
+mod process_file;
 mod profile;
 pub mod reference;
 mod refusal;

@@ -3,6 +3,8 @@
 //! The main thread may end before the others do, by `pthread_exit`. Until they end too, `/proc/PID`
 //! shows it as a zombie, without the memory, files and namespaces that the others still share.
 
+use crate::process_file;
+
 /// The id of a thread that has not ended: the main thread's if possible, else another's.
 /// `/proc/ID` then shows what the threads of the process share. The id of a process that has ended
 /// is returned as it is.
@@ -17,7 +19,7 @@ pub fn live_thread(pid: u32) -> u32 {
 
 /// Whether a thread is a zombie, or gone.
 pub fn has_ended(thread: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let status = process_file::text(format!("/proc/{thread}/status")).unwrap_or_default();
     let state = status.lines().find_map(|line| line.strip_prefix("State:"));
     state.is_none_or(|state| state.trim_start().starts_with(['Z', 'X']))
 }

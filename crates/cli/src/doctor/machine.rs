@@ -10,7 +10,7 @@ use unconvoy_measure::parts;
 use crate::messages::doctor as messages;
 use crate::predict;
 use crate::predict::kernel::parts::Parts;
-use crate::{bpf, profile, sched};
+use crate::{bpf, process_file, profile, sched};
 
 /// One part of unconvoy, and whether it works here.
 #[derive(Debug, Serialize)]
@@ -159,7 +159,7 @@ fn stacks() -> Result<String, String> {
 /// Whether this process has CAP_SYS_PTRACE, bit 19 of `CapEff` (proc(5)). Root of a container often
 /// lacks it.
 fn may_trace_any() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = process_file::text("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     effective
         .and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok())

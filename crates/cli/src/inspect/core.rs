@@ -1,7 +1,9 @@
 //! A core dump, perhaps from another machine: its files are searched for by build id.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -31,7 +33,7 @@ pub struct Core {
     regions: Vec<Region>,
     threads: Vec<Thread>,
     /// What became of each mapped file.
-    files: BTreeMap<String, Found>,
+    files: BTreeMap<PathBuf, Found>,
     missing_bytes: u64,
 }
 
@@ -180,7 +182,7 @@ impl Core {
             if !self.regions.iter().any(has_code) || files.contains_key(&first.path) {
                 continue;
             }
-            let at_path = PathBuf::from(&first.path);
+            let at_path = first.path.clone();
             let there = build_id_of(&at_path);
             let found = match self.dumped_build_id(first.start) {
                 // The core lacks the id: trust the file at the path.
@@ -256,7 +258,7 @@ fn mapped_files(content: &[u8]) -> Option<Vec<Region>> {
             offset: word(at + 2)?.checked_mul(page)?,
             is_code: false,
             is_writable: false,
-            path: String::from_utf8_lossy(name).into_owned(),
+            path: OsStr::from_bytes(name).into(),
         })
     };
     names.take(count).enumerate().map(region).collect()

@@ -16,7 +16,7 @@ mod table;
 pub mod watch;
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use unconvoy_measure::output::print;
@@ -88,13 +88,13 @@ fn describe(subject: &dyn Subject) -> anyhow::Result<String> {
 fn images(subject: &dyn Subject) -> Images {
     let is_of_use = |region: &&Region| region.is_code || region.offset == 0;
     let mapping = |region: &Region| {
-        let name = region.path.rsplit('/').next().unwrap_or_default();
+        let name = region.path.file_name().unwrap_or_default();
         Mapping {
             base: region.start,
             end: region.end,
             offset: region.offset,
             // A file that is missing has no names, but addresses in it have offsets.
-            path: subject.file(region).unwrap_or_else(|| PathBuf::from(format!("missing/{name}"))),
+            path: subject.file(region).unwrap_or_else(|| Path::new("missing").join(name)),
         }
     };
     let mappings: Vec<_> = subject.regions().iter().filter(is_of_use).map(mapping).collect();

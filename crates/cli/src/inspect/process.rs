@@ -15,6 +15,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::subject::{Futex, Region, Subject, Thread};
 use crate::live_thread::{has_ended, live_thread};
+use crate::process_file::{self, MappedFile};
 use crate::profile::outside::target::{Mapping, Target, UNKNOWN_FILE};
 use crate::profile::outside::unwind::Registers;
 
@@ -36,7 +37,7 @@ impl Process {
     /// There is no such process, or this command may not look into it.
     pub fn open(pid: u32) -> anyhow::Result<Self> {
         let target = Target::open(pid)?;
-        let regions = target.maps().lines().filter_map(region).collect();
+        let regions = target.mapped_files().into_iter().map(region).collect();
         // The main thread stays in the list as a zombie if it ends before the others.
         let threads = target.threads().into_iter().filter(|&(_, outer)| !has_ended(outer));
         let threads = threads.map(|(id, outer)| thread(pid, id, outer)).collect();
@@ -56,31 +57,20 @@ impl Process {
     /// Whether another process traces this thread.
     fn is_traced(&self, thread: &Thread) -> bool {
         let status = format!("/proc/{}/task/{}/status", self.target.pid, thread.outer);
-        let status = std::fs::read_to_string(status).unwrap_or_default();
+        let status = process_file::text(status).unwrap_or_default();
         let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
         tracer.is_none_or(|tracer| tracer.trim() != "0")
     }
 }
 
-/// Parses a line of `/proc/PID/maps`; `None` if it is no mapping of a file.
-pub fn region(line: &str) -> Option<Region> {
-    let path = &line[line.find('/')?..];
-    let mut fields = line.split_whitespace();
-    let (start, end) = fields.next()?.split_once('-')?;
-    let access = fields.next()?;
-    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
-    Some(Region {
-        start: number(start)?,
-        end: number(end)?,
-        offset: number(fields.next()?)?,
-        is_code: access.contains('x'),
-        is_writable: access.contains('w'),
-        path: path.to_string(),
-    })
+fn region(line: MappedFile) -> Region {
+    let MappedFile { start, end, access, offset, path, .. } = line;
+    let (is_code, is_writable) = (access.contains('x'), access.contains('w'));
+    Region { start, end, offset, is_code, is_writable, path }
 }
 
 fn thread(pid: u32, id: u32, outer: u32) -> Thread {
-    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/task/{outer}/{name}"));
+    let read = |name: &str| process_file::text(format!("/proc/{pid}/task/{outer}/{name}"));
     // Programs choose the names of their threads; a line end in a name would forge a line.
     let name = read("comm").unwrap_or_default().trim().replace(char::is_control, "?");
     let call = read("syscall").unwrap_or_default();

@@ -46,7 +46,7 @@ pub struct Region {
     pub is_code: bool,
     pub is_writable: bool,
     /// The file, as the process sees it.
-    pub path: String,
+    pub path: PathBuf,
 }
 
 /// A process, running or dumped.

@@ -37,11 +37,13 @@ pub(crate) fn truncated(bytes: u64) -> String {
     format!("The core is cut off: {bytes} bytes are missing. Check `ulimit -c`.")
 }
 
-pub(crate) fn missing_file(path: &str) -> String {
+pub(crate) fn missing_file(path: &Path) -> String {
+    let path = path.display();
     format!("Missing: {path}. Its code is shown by offset: give the folder of a copy with --files.")
 }
 
-pub(crate) fn other_build(path: &str) -> String {
+pub(crate) fn other_build(path: &Path) -> String {
+    let path = path.display();
     format!("Another build: {path}. Give the folder of the core's own file with --files.")
 }
 
@@ -76,8 +78,8 @@ pub(crate) fn samples() -> Vec<String> {
         other_machine(core),
         truncated_at_start(core),
         truncated(4096),
-        missing_file("/usr/lib/libserver.so"),
-        other_build("/usr/lib/libserver.so"),
+        missing_file(Path::new("/usr/lib/libserver.so")),
+        other_build(Path::new("/usr/lib/libserver.so")),
         no_watchdog("cannot create a process"),
         watchdog_blind(no_library(process)),
         watchdog_report("10 s"),

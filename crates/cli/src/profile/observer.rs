@@ -2,7 +2,7 @@
 //! of mutexes do meanwhile, and the processor time that the process uses.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{File, read_to_string};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -17,6 +17,7 @@ use unconvoy_profile::observation::{HolderSamples, LockSpan, Observation, Usage}
 use unconvoy_profile::{Kind, Recorded};
 
 use super::glibc::OWNER;
+use crate::process_file;
 
 /// Shortest time between two samplings of all threads.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -238,7 +239,7 @@ impl Process {
 }
 
 fn read(file: impl Into<PathBuf>) -> String {
-    read_to_string(file.into()).unwrap_or_default()
+    process_file::text(file.into()).unwrap_or_default()
 }
 
 /// The time that a thread waited for a processor, from its `schedstat`.

@@ -9,9 +9,11 @@ use std::ptr;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 
+use crate::process_file;
+
 /// Whether a filter checks this process's system calls and allows shared memory.
 pub fn allows_shared_memory() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = process_file::text("/proc/self/status").unwrap_or_default();
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
     mode.is_some_and(|mode| mode.trim() != "0") && child_can_share()
 }

@@ -1,11 +1,13 @@
 //! What is mapped in a process.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use crate::live_thread::live_thread;
+use crate::process_file::MappedFile;
 
 /// File name of the interposer.
-const INTERPOSER: &str = "/libunconvoy.so";
+const INTERPOSER: &[u8] = b"/libunconvoy.so";
 
 /// A line of `/proc/PID/maps`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,27 +20,19 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    pub fn parse(line: &str) -> Option<Self> {
-        let path = &line[line.find('/')?..];
-        let mut fields = line.split_whitespace();
-        let (start, end) = fields.next()?.split_once('-')?;
-        let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
-        Some(Mapped {
-            start: number(start)?,
-            end: number(end)?,
-            inode: fields.nth(3)?.parse().ok()?,
-            path: path.into(),
-        })
+    pub fn of(line: MappedFile) -> Option<Self> {
+        let MappedFile { start, end, inode, path, .. } = line;
+        Some(Mapped { start, end, inode: inode.parse().ok()?, path })
     }
 
     /// The identifier of the System V segment that is mapped here.
     pub fn segment(&self) -> Option<i32> {
-        let is_segment = self.path.to_str().is_some_and(|path| path.starts_with("/SYSV"));
+        let is_segment = self.path.as_os_str().as_bytes().starts_with(b"/SYSV");
         is_segment.then(|| i32::try_from(self.inode).ok()).flatten()
     }
 
     pub fn is_interposer(&self) -> bool {
-        self.path.to_str().is_some_and(|path| path.ends_with(INTERPOSER))
+        self.path.as_os_str().as_bytes().ends_with(INTERPOSER)
     }
 }
 
@@ -49,7 +43,7 @@ impl Mapped {
 /// The process is gone, or this command may not look into it.
 pub fn read(pid: u32) -> std::io::Result<Vec<Mapped>> {
     let maps = std::fs::read(format!("/proc/{}/maps", live_thread(pid)))?;
-    Ok(String::from_utf8_lossy(&maps).lines().filter_map(Mapped::parse).collect())
+    Ok(MappedFile::of_list(&maps).filter_map(Mapped::of).collect())
 }
 
 #[cfg(test)]
@@ -58,11 +52,12 @@ mod tests {
 
     #[test]
     fn segment_is_known_by_its_inode() {
-        let line = "7f00-8f00 rw-s 00000000 00:01 20     /SYSV00000000 (deleted)";
-        assert_eq!(Mapped::parse(line).unwrap().segment(), Some(20));
-        let line = "7f00-8f00 r-xp 00001000 08:01 55    /opt/a b/libunconvoy.so";
-        let mapped = Mapped::parse(line).unwrap();
-        assert!(mapped.is_interposer() && mapped.segment().is_none());
-        assert_eq!(Mapped::parse("7f00-8f00 rw-p 00000000 00:00 0 [heap]"), None);
+        let mapped = |line: &[u8]| MappedFile::parse(line).and_then(Mapped::of);
+        let line = b"7f00-8f00 rw-s 00000000 00:01 20     /SYSV00000000 (deleted)";
+        assert_eq!(mapped(line).unwrap().segment(), Some(20));
+        let line = b"7f00-8f00 r-xp 00001000 08:01 55    /opt/a b\xff/libunconvoy.so";
+        let library = mapped(line).unwrap();
+        assert!(library.is_interposer() && library.segment().is_none());
+        assert_eq!(mapped(b"7f00-8f00 rw-p 00000000 00:00 0 [heap]"), None);
     }
 }

@@ -17,6 +17,7 @@ use super::maps::{self, Mapped};
 use super::segment::{self, Shared};
 use crate::live_thread::live_thread;
 use crate::messages::{outside, top as messages};
+use crate::process_file;
 
 /// A process that shows itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,7 +185,7 @@ fn not_permitted(pid: u32) -> String {
 
 /// A number in `/proc/PID/status`.
 fn number(pid: u32, name: &str) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = process_file::text(format!("/proc/{pid}/status")).ok()?;
     let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     value.split_whitespace().next()?.parse().ok()
 }

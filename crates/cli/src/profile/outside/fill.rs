@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -109,16 +111,16 @@ fn fill_header(profile: &Profile, target: &Target, recorder: &Recorder, span: Sp
     header.unwinds.store(1, Relaxed);
     header.source.store(Source::Outside as u64, Relaxed);
     put(&header.lock, OWN.as_bytes());
-    put(&header.program, target.program.to_string_lossy().as_bytes());
-    let mut lines = String::new();
+    put(&header.program, target.program.as_os_str().as_bytes());
+    let mut lines = Vec::new();
     let mut seen = HashSet::new();
     for mapping in &recorder.unwinder.mappings {
         let line = mapping.line(&target.public(&mapping.path));
         if lines.len() + line.len() <= profile.modules.len() && seen.insert(line.clone()) {
-            lines += &line;
+            lines.extend_from_slice(&line);
         }
     }
-    put(&profile.modules, lines.as_bytes());
+    put(&profile.modules, &lines);
     header.modules_used.store(lines.len() as u32, Relaxed);
     header.magic.store(MAGIC, Relaxed);
 }
@@ -269,7 +271,8 @@ fn cond_offset(target: &Target) -> u64 {
     const NEW: u64 = 32;
     const MOST: u64 = 64 << 20;
     let mappings = target.mappings();
-    let libc = mappings.iter().find(|one| is_libc(&one.path) && !one.path.contains("libpthread"));
+    let is_libpthread = |path: &Path| path.to_string_lossy().contains("libpthread");
+    let libc = mappings.iter().find(|one| is_libc(&one.path) && !is_libpthread(&one.path));
     let Some(file) = libc.and_then(|one| target.open_mapped(one)) else { return OLD };
     let mut bytes = Vec::new();
     // Bounded, because the file belongs to a process that may not be trusted.

@@ -105,11 +105,11 @@ pub fn record(
     }
     let mut recorded = Recorded::parse(&bytes)?;
     for mapping in &mut recorded.mappings {
-        let public = target.public("");
+        let public = target.public(Path::new(""));
         if let Ok(path) = mapping.path.strip_prefix(&public)
             && !public.as_os_str().is_empty()
         {
-            mapping.path = target.readable(&format!("/{}", path.display()));
+            mapping.path = target.readable(&Path::new("/").join(path));
         }
     }
     let mut remarks = Vec::new();

@@ -1,8 +1,10 @@
 //! The process to profile, as `/proc` shows it.
 
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +13,7 @@ use anyhow::{bail, ensure};
 use crate::debug_files;
 use crate::live_thread::live_thread;
 use crate::messages::outside as messages;
+use crate::process_file::{self, MappedFile};
 use crate::profile::glibc::OWNER;
 
 /// A running process.
@@ -42,7 +45,7 @@ pub struct Mapping {
     pub offset: u64,
     pub is_code: bool,
     /// Path of the file, as the process sees it.
-    pub path: String,
+    pub path: PathBuf,
     /// The file's device and inode, as in the list of mappings; 0 as the inode if it is unknown.
     pub file: String,
 }
@@ -96,15 +99,15 @@ impl Target {
         self.handle.as_fd()
     }
 
-    /// The process's `/proc/PID/maps`; empty after its end.
-    pub fn maps(&self) -> String {
+    /// The mappings of files; none after the process's end.
+    pub fn mapped_files(&self) -> Vec<MappedFile> {
         let maps = std::fs::read(format!("/proc/{}/maps", live_thread(self.pid)));
-        String::from_utf8_lossy(&maps.unwrap_or_default()).into_owned()
+        MappedFile::of_list(&maps.unwrap_or_default()).collect()
     }
 
     /// The mappings that contain code or the start of a file.
     pub fn mappings(&self) -> Vec<Mapping> {
-        self.maps().lines().filter_map(mapping).collect()
+        self.mapped_files().into_iter().filter_map(mapping).collect()
     }
 
     /// Opens a mapped file, also if it has been deleted or replaced since.
@@ -128,17 +131,17 @@ impl Target {
     }
 
     /// The path at which this command reads a file of the process, also after the process's end.
-    pub fn readable(&self, path: &str) -> PathBuf {
+    pub fn readable(&self, path: &Path) -> PathBuf {
         match &self.root {
-            Some(root) => format!("/proc/self/fd/{}{path}", root.as_raw_fd()).into(),
+            Some(root) => below(format!("/proc/self/fd/{}", root.as_raw_fd()), path),
             None => path.into(),
         }
     }
 
     /// The path at which any command reads a file of the process while that runs.
-    pub fn public(&self, path: &str) -> PathBuf {
+    pub fn public(&self, path: &Path) -> PathBuf {
         match &self.root {
-            Some(_) => format!("/proc/{}/root{path}", live_thread(self.pid)).into(),
+            Some(_) => below(format!("/proc/{}/root", live_thread(self.pid)), path),
             None => path.into(),
         }
     }
@@ -178,6 +181,13 @@ impl Target {
     }
 }
 
+/// An absolute path, taken to begin at `root`.
+fn below(root: String, path: &Path) -> PathBuf {
+    let mut whole = OsString::from(root);
+    whole.push(path);
+    whole.into()
+}
+
 fn open_handle(pid: u32) -> Option<OwnedFd> {
     // SAFETY: the call has no pointers.
     let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
@@ -192,7 +202,7 @@ struct Status {
 }
 
 fn status_of(thread: u32) -> Option<Status> {
-    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let status = process_file::text(format!("/proc/{thread}/status")).ok()?;
     let field = |name: &str| {
         status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
     };
@@ -209,24 +219,12 @@ fn is_32_bit(program: &Path) -> bool {
         && start == *b"\x7fELF\x01"
 }
 
-/// Parses a line of `/proc/PID/maps`; `None` if the mapping is of no use here.
-fn mapping(line: &str) -> Option<Mapping> {
-    let path = &line[line.find('/')?..];
-    let mut fields = line.split_whitespace();
-    let (start, end) = fields.next()?.split_once('-')?;
-    let access = fields.next()?;
-    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
-    let offset = number(fields.next()?)?;
-    let file = format!("{} {}", fields.next()?, fields.next()?);
+/// The mapping of a line of `/proc/PID/maps`; `None` if it is of no use here.
+fn mapping(line: MappedFile) -> Option<Mapping> {
+    let MappedFile { start, end, access, offset, device, inode, path } = line;
     let is_code = access.contains('x');
-    (is_code || offset == 0).then_some(Mapping {
-        start: number(start)?,
-        end: number(end)?,
-        offset,
-        is_code,
-        path: path.to_string(),
-        file,
-    })
+    let file = format!("{device} {inode}");
+    (is_code || offset == 0).then_some(Mapping { start, end, offset, is_code, path, file })
 }
 
 /// A file's device and inode, as in the list of mappings.
@@ -245,15 +243,19 @@ impl Mapping {
     }
 
     /// The line of `/proc/PID/maps` with another path.
-    pub fn line(&self, path: &Path) -> String {
+    pub fn line(&self, path: &Path) -> Vec<u8> {
         let Mapping { start, end, offset, is_code, file, .. } = self;
         let access = if *is_code { "r-xp" } else { "r--p" };
-        format!("{start:x}-{end:x} {access} {offset:08x} {file} {}\n", path.display())
+        let fields = format!("{start:x}-{end:x} {access} {offset:08x} {file} ");
+        [fields.as_bytes(), path.as_os_str().as_bytes(), b"\n"].concat()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -264,7 +266,7 @@ mod tests {
         let code = target_of as fn() -> u64 as usize as u64;
         let found = target.mappings().into_iter().find(|one| (one.start..one.end).contains(&code));
         let found = found.expect("this function is mapped");
-        assert!(found.is_code && found.path.ends_with(program.to_str().unwrap()));
+        assert!(found.is_code && found.path == program);
         assert!(target.threads().iter().any(|(_, id)| *id == std::process::id()));
         let (value, mut read) = (target_of(), [0; 8]);
         assert_eq!(target.read((&raw const value).addr() as u64, &mut read), 8);
@@ -273,6 +275,24 @@ mod tests {
 
     fn target_of() -> u64 {
         0x0123_4567_89ab_cdef
+    }
+
+    /// The kernel names a process after its file.
+    #[test]
+    fn process_and_path_whose_names_are_not_utf_8_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().canonicalize().unwrap().join(OsStr::from_bytes(b"sleep\xff"));
+        // Another process writes the file: a child of this one could still have it open.
+        assert!(Command::new("cp").arg("/bin/sleep").arg(&program).status().unwrap().success());
+        let mut child = Command::new(&program).arg("1000").spawn().unwrap();
+        let target = Target::open(child.id());
+        let found = target.map(|target| {
+            let mapping = target.mappings().into_iter().find(|one| one.path == program);
+            (target.program.clone(), mapping.and_then(|one| target.lasting(&one)))
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found.unwrap(), (program.clone(), Some(program)));
     }
 
     #[test]
@@ -286,7 +306,7 @@ mod tests {
         let (device, inode) = file.split_once(' ').unwrap();
         let other = format!("{device} {}", inode.parse::<u64>().unwrap() + 1);
         for (file, expected) in [(&file, Some(path.clone())), (&other, None)] {
-            let mapping = mapping(&line(file)).unwrap();
+            let mapping = MappedFile::parse(line(file).as_bytes()).and_then(mapping).unwrap();
             assert_eq!(target.lasting(&mapping), expected);
             assert_eq!(target.open_mapped(&mapping).is_some(), expected.is_some());
         }
@@ -294,12 +314,13 @@ mod tests {
 
     #[test]
     fn mapping_keeps_path_with_blanks() {
-        let line = "7f00-8f00 r-xp 00001000 08:01 55    /opt/a b/lib.so (deleted)";
+        let mapping = |line: &[u8]| MappedFile::parse(line).and_then(mapping);
+        let line = b"7f00-8f00 r-xp 00001000 08:01 55    /opt/a b\xff/lib.so (deleted)";
         let found = mapping(line).unwrap();
         assert_eq!((found.start, found.offset, found.is_code), (0x7f00, 0x1000, true));
-        assert_eq!(found.path, "/opt/a b/lib.so (deleted)");
-        assert_eq!(mapping(found.line(Path::new(&found.path)).trim()), Some(found));
-        assert_eq!(mapping("7f00-8f00 rw-p 00000000 00:00 0 [heap]"), None);
-        assert_eq!(mapping("7f00-8f00 rw-p 00002000 08:01 55 /lib.so"), None);
+        assert_eq!(found.path.as_os_str().as_bytes(), b"/opt/a b\xff/lib.so (deleted)");
+        assert_eq!(mapping(found.line(&found.path).trim_ascii()), Some(found));
+        assert_eq!(mapping(b"7f00-8f00 rw-p 00000000 00:00 0 [heap]"), None);
+        assert_eq!(mapping(b"7f00-8f00 rw-p 00002000 08:01 55 /lib.so"), None);
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
@@ -146,8 +147,8 @@ impl Unwinder {
 }
 
 /// Whether a file is libc, or its part with the locks before glibc 2.34.
-pub fn is_libc(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or_default();
+pub fn is_libc(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
     ["libc.so", "libc-2.", "libpthread"].iter().any(|start| name.starts_with(start))
 }
 
@@ -171,7 +172,7 @@ fn module(mapping: &Mapping, file: File) -> Option<Module<Vec<u8>>> {
         Some(section.address()..section.address() + section.size())
     };
     Some(Module::new(
-        mapping.path.clone(),
+        mapping.path.to_string_lossy().into_owned(),
         mapping.start..mapping.end,
         bias,
         ExplicitModuleSectionInfo {

@@ -1,0 +1,73 @@
+//! Files below `/proc` that describe a process. The names in them, of the program, of its threads
+//! and of the mapped files, need not be UTF-8.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// Reads a file. Bytes that are not UTF-8 become U+FFFD.
+///
+/// # Errors
+///
+/// The process is gone, or this command may not look into it.
+pub fn text(file: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&std::fs::read(file)?).into_owned())
+}
+
+/// A line of `/proc/PID/maps` that has a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MappedFile {
+    pub start: u64,
+    pub end: u64,
+    /// Such as `r-xp`.
+    pub access: String,
+    pub offset: u64,
+    /// Such as `08:01`.
+    pub device: String,
+    /// For a System V segment, its identifier.
+    pub inode: String,
+    /// As the process sees it.
+    pub path: PathBuf,
+}
+
+impl MappedFile {
+    /// Parses a line; `None` if it has no path.
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        let slash = line.iter().position(|&byte| byte == b'/')?;
+        let (fields, path) = line.split_at(slash);
+        let mut fields = str::from_utf8(fields).ok()?.split_whitespace();
+        let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+        let (start, end) = fields.next()?.split_once('-')?;
+        Some(MappedFile {
+            start: number(start)?,
+            end: number(end)?,
+            access: fields.next()?.to_string(),
+            offset: number(fields.next()?)?,
+            device: fields.next()?.to_string(),
+            inode: fields.next()?.to_string(),
+            path: OsStr::from_bytes(path).into(),
+        })
+    }
+
+    /// Parses each line of a list.
+    pub fn of_list(maps: &[u8]) -> impl Iterator<Item = Self> {
+        maps.split(|&byte| byte == b'\n').filter_map(Self::parse)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_keeps_blanks_and_bytes_that_are_not_utf_8() {
+        let list = b"1000-2000 r-xp 00000200 08:01 55    /a b\xff/lib.so (deleted)\n\
+                     7f00-8f00 rw-p 00000000 00:00 0 [heap]\n";
+        let found: Vec<MappedFile> = MappedFile::of_list(list).collect();
+        let [one] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((one.start, one.end, one.offset), (0x1000, 0x2000, 0x200));
+        assert_eq!((&*one.access, &*one.device, &*one.inode), ("r-xp", "08:01", "55"));
+        assert_eq!(one.path.as_os_str().as_bytes(), b"/a b\xff/lib.so (deleted)");
+    }
+}
