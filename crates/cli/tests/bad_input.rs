@@ -106,6 +106,15 @@ fn number_out_of_range_exits_2() {
 }
 
 #[test]
+fn wrong_thread_count_names_the_form() {
+    let stage = Stage::new();
+    for wrong in ["0", "1-8", "1,x"] {
+        let compare = ["compare", "--threads", wrong, "--", "true", "{threads}"];
+        stage.unconvoy().args(compare).assert().code(2).stderr(contains("such as 1,2,4"));
+    }
+}
+
+#[test]
 fn thread_counts_without_placeholder_exit_2() {
     let stage = Stage::new();
     stage

@@ -73,7 +73,7 @@ pub struct CompareArgs {
 pub struct Measured {
     /// Thread counts for `{threads}` [default: up to 4 times the processors].
     #[arg(long, value_name = "LIST", value_delimiter = ',',
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = thread_count)]
     pub threads: Vec<u32>,
     /// Extract the metric: the number captured by the last match of REGEX on stdout, or else on
     /// stderr [default: wall time].
@@ -189,6 +189,12 @@ fn has_placeholder(word: &OsStr) -> bool {
 fn precision(text: &str) -> Result<f64, String> {
     let fraction = text.parse().ok().filter(|fraction| (0.001..=0.5).contains(fraction));
     fraction.ok_or_else(|| messages::no_precision().to_string())
+}
+
+/// Parses one of the numbers of `--threads`.
+fn thread_count(text: &str) -> Result<u32, String> {
+    let count = text.parse().ok().filter(|&count: &u32| count > 0);
+    count.ok_or_else(|| messages::no_thread_counts().to_string())
 }
 
 /// Parses a regular expression with exactly one capture group.

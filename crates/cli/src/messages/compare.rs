@@ -39,6 +39,10 @@ pub(crate) fn precision_of_one() -> &'static str {
     "--precision is about ratios: name two or more --locks"
 }
 
+pub(crate) fn no_thread_counts() -> &'static str {
+    "expected numbers with commas between them, such as 1,2,4"
+}
+
 pub(crate) fn threads_without_placeholder(placeholder: &str) -> String {
     format!(
         "--threads has no effect without {placeholder}: write it where PROGRAM takes the thread \
@@ -139,6 +143,7 @@ pub(crate) fn samples() -> Vec<String> {
         nothing_to_draw().into(),
         nothing_to_list().into(),
         duplicate_value("--locks", "libc"),
+        no_thread_counts().into(),
         threads_without_placeholder("{threads}"),
         no_capture_group("ops: "),
         several_capture_groups(2),
