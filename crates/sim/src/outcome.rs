@@ -50,6 +50,9 @@ pub struct Outcome {
     pub split: Parts,
     /// The same shares as mean numbers of contexts.
     pub contexts: Parts,
+    /// Mean number of idle contexts, of those that had a thread at any time.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub idle: Option<f64>,
     /// The special set, under the lock-contention-aware scheduler.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub set: Option<SpecialSet>,
@@ -99,6 +102,9 @@ impl SpecialSet {
 pub struct Parts {
     /// On a processor, not waiting; see [`Split`] for all fields.
     pub working: f64,
+    /// The part of `working` outside critical sections.
+    #[serde(default)]
+    pub outside: f64,
     /// Waiting for a lock that a running thread holds.
     pub spinning: f64,
     /// Waiting for a lock that no running thread holds.
@@ -121,6 +127,7 @@ impl Parts {
         let part = |ns: u64| ns as f64 / whole;
         Parts {
             working: part(split.working_ns),
+            outside: part(split.outside_ns),
             spinning: part(split.spinning_ns),
             inverted: part(split.inverted_ns),
             mwait: part(split.mwait_ns),
@@ -141,6 +148,13 @@ fn jain(counts: &[u64]) -> f64 {
     let sum: f64 = counts.iter().map(|&count| count as f64).sum();
     let squares: f64 = counts.iter().map(|&count| (count as f64).powi(2)).sum();
     if squares == 0.0 { 1.0 } else { sum * sum / (counts.len() as f64 * squares) }
+}
+
+/// Idle time within `span` nanoseconds of the contexts that had a thread in them, from the times
+/// that each had a thread up to the begin and the end.
+fn idle_ns(before: &[u64], after: &[u64], span: u64) -> f64 {
+    let busy = before.iter().zip(after).map(|(before, after)| after - before);
+    busy.filter(|&busy| busy != 0).map(|busy| span.saturating_sub(busy) as f64).sum()
 }
 
 /// Warm-up as a fraction of the measured time, for queues and load control to stabilise.
@@ -243,6 +257,7 @@ pub fn simulate_under(
     advance(&mut simulation, 0, warm, stop)?;
     let (finished, counts) = (running.finished(), simulation.counts());
     let transactions = simulation.transactions();
+    let busy = simulation.busy_times();
     let before: Vec<Split> =
         running.threads.iter().map(|&thread| simulation.split(thread)).collect();
     advance(&mut simulation, warm, end, stop)?;
@@ -262,10 +277,46 @@ pub fn simulate_under(
         preemptions_per_s: per_s(after.preemptions - counts.preemptions),
         split: Parts::of(&split, point.seconds * 1e9 * f64::from(point.threads)),
         contexts: Parts::of(&split, point.seconds * 1e9),
+        idle: Some(idle_ns(&busy, &simulation.busy_times(), end - warm) / (point.seconds * 1e9)),
         set: SpecialSet::of(&simulation, warm, end),
         aborts_per_commit: (transactions.commits != 0)
             .then(|| transactions.aborts() as f64 / transactions.commits as f64),
         host_accesses: Some(after.accesses as f64 / 1e6 / begin.elapsed().as_secs_f64()),
         accesses: after.accesses - counts.accesses,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presets;
+    use crate::workload::Step;
+
+    #[test]
+    fn idle_time_is_that_of_contexts_with_a_thread() {
+        let steps = vec![Step::Work { ns: 1_000_000 }, Step::Away { ns: 3_000_000 }];
+        let workload = Workload {
+            name: "sleeper".to_string(),
+            locks: Vec::new(),
+            steps,
+            in_kernel: false,
+            checkpoints: false,
+        };
+        let point = Point {
+            machine: presets::named("opteron-32").expect("a preset"),
+            workload,
+            lock: "ticket+none".to_string(),
+            threads: 2,
+            seconds: 0.1,
+            warm_up: None,
+            seed: 1,
+            interval_ns: None,
+        };
+        let outcome = simulate(&point, &Stop::new(false)).expect("runs");
+        let (idle, used) = (outcome.idle.expect("recorded"), outcome.contexts.working);
+        assert!((used - 0.5).abs() < 0.05, "two threads work for a quarter of their time: {used}");
+        assert!((idle + used - 2.0).abs() < 1e-6, "of 32 contexts, two have threads: {idle}");
+        let outside = outcome.contexts.outside;
+        assert!(outside <= used && outside > used - 0.01, "no critical sections: {outside}");
+    }
 }

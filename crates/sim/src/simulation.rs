@@ -194,6 +194,11 @@ impl Simulation {
         self.machine.split(thread)
     }
 
+    /// Time that each of the machine's contexts has had a thread so far, in nanoseconds.
+    pub fn busy_times(&self) -> Vec<u64> {
+        self.machine.busy_times()
+    }
+
     /// The machine's event counts so far.
     pub fn counts(&self) -> Counts {
         self.machine.counts()

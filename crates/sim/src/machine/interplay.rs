@@ -17,9 +17,9 @@ use unconvoy_sched::{Change, Policy, State as SpecialState};
 use super::clock::{Clock, Event};
 use super::futexes::Futexes;
 use super::memory::{Access, Memory};
-use super::scheduler::{Flight, Scheduler, Special, Split, State};
+use super::scheduler::{Flight, Scheduler, Special, State};
 use super::thread::{NO_THREAD, Thread};
-use super::transactions::{Cause, TransactionCounts, Transactions};
+use super::transactions::{Cause, Transactions};
 use crate::messages;
 use crate::parameters::Parameters;
 
@@ -40,21 +40,6 @@ pub struct Machine {
     pub(super) core: usize,
     /// The running thread is to be preempted at the end of its operation.
     pub(super) preempt_due: bool,
-}
-
-/// Totals of a machine's run so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
-    /// Context switches.
-    pub switches: u64,
-    /// Threads that were preempted.
-    pub preemptions: u64,
-    /// Accesses to simulated memory.
-    pub accesses: u64,
-    /// Accesses served by another cache or by memory.
-    pub misses: u64,
-    /// Simulation events.
-    pub events: u64,
 }
 
 /// A deadlock: threads remain, but no future event can wake any of them. Lists these threads and
@@ -102,24 +87,6 @@ impl Machine {
 
     pub(crate) fn parameters(&self) -> &Parameters {
         &self.parameters
-    }
-
-    pub(crate) fn counts(&self) -> Counts {
-        let ((switches, preemptions), (accesses, misses)) =
-            (self.scheduler.counts(), self.memory.counts());
-        Counts { switches, preemptions, accesses, misses, events: self.clock.handled() }
-    }
-
-    pub(crate) fn transactions(&self) -> TransactionCounts {
-        self.transactions.counts()
-    }
-
-    pub(crate) fn runnable(&self, process: usize) -> u32 {
-        self.scheduler.accounts.runnable(process)
-    }
-
-    pub(crate) fn split(&mut self, thread: u32) -> Split {
-        self.scheduler.accounts.split(thread, self.clock.now)
     }
 
     /// Adds a lock to the accounts and returns its number.

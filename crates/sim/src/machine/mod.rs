@@ -11,6 +11,7 @@
 //! | `running` | the main loop, which runs the threads |
 //! | `access`, `calls`, `mwait`, `abort`, `retry` | operations of a thread on its machine |
 //! | `interruptions` | threads that take contexts from the program at random times |
+//! | `totals` | what the machine has counted and timed so far |
 //! | `cell`, `data` | shared data of programs |
 //!
 //! Memory accesses take effect one at a time, in order of simulated time. The machine is therefore
@@ -32,6 +33,7 @@ mod retry;
 mod running;
 mod scheduler;
 mod thread;
+mod totals;
 mod transactions;
 mod zeroes;
 
@@ -42,11 +44,12 @@ pub use calls::*;
 pub use cell::{Simulated, SimulatedCell};
 pub(crate) use data::Lines;
 pub use data::{Word, wait_for_word};
-pub use interplay::{Counts, Hang, Machine};
+pub use interplay::{Hang, Machine};
 pub(crate) use mwait::{has_mwait, mwait};
 pub use retry::{Refusal, has_transactions, recorded, transaction};
 pub(crate) use retry::{begin_transaction, end_transaction, restartable};
 pub(crate) use running::{is_inside, run, spawn, with};
 pub(crate) use scheduler::Waits;
 pub use scheduler::{Activity, Interruptions, LongWait, Seen, Split, Violation};
+pub use totals::Counts;
 pub use transactions::{AddressSet, Cause, TransactionCounts};

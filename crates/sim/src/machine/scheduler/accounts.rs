@@ -1,6 +1,6 @@
 //! Accounts of thread time, by activity and by whether the thread had a processor; sums by process.
 
-use serde::Serialize;
+use super::split::Split;
 
 /// Activity of a thread, as reported by its workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,61 +17,6 @@ pub enum Activity {
 }
 
 const ACTIVITIES: usize = 4;
-
-/// Thread time by activity and scheduling state, in nanoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Split {
-    /// On a processor, inside and outside critical sections.
-    pub working_ns: u64,
-    /// On a processor, waiting for a lock that a running thread held.
-    pub spinning_ns: u64,
-    /// On a processor, waiting for a lock that no running thread held: its holder, or the thread it
-    /// was handed to, was preempted or asleep.
-    pub inverted_ns: u64,
-    /// On a processor, in `mwait`, which includes the time to leave it.
-    pub mwait_ns: u64,
-    /// Off the processor voluntarily: parked, or asleep because of load.
-    pub blocked_ns: u64,
-    /// Off the processor for input or output, or between two requests.
-    pub away_ns: u64,
-    /// In a run queue.
-    pub ready_ns: u64,
-    /// In a run queue while holding a lock.
-    pub holder_preempted_ns: u64,
-}
-
-impl Split {
-    /// Adds the time of another thread.
-    pub fn add(&mut self, other: &Split) {
-        self.working_ns += other.working_ns;
-        self.spinning_ns += other.spinning_ns;
-        self.inverted_ns += other.inverted_ns;
-        self.mwait_ns += other.mwait_ns;
-        self.blocked_ns += other.blocked_ns;
-        self.away_ns += other.away_ns;
-        self.ready_ns += other.ready_ns;
-        self.holder_preempted_ns += other.holder_preempted_ns;
-    }
-
-    /// The time spent since `before`.
-    pub fn since(&self, before: &Split) -> Split {
-        Split {
-            working_ns: self.working_ns - before.working_ns,
-            spinning_ns: self.spinning_ns - before.spinning_ns,
-            inverted_ns: self.inverted_ns - before.inverted_ns,
-            mwait_ns: self.mwait_ns - before.mwait_ns,
-            blocked_ns: self.blocked_ns - before.blocked_ns,
-            away_ns: self.away_ns - before.away_ns,
-            ready_ns: self.ready_ns - before.ready_ns,
-            holder_preempted_ns: self.holder_preempted_ns - before.holder_preempted_ns,
-        }
-    }
-
-    /// Total time on a processor.
-    pub fn on_processor_ns(&self) -> u64 {
-        self.working_ns + self.spinning_ns + self.inverted_ns + self.mwait_ns
-    }
-}
 
 /// Whether a thread has a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +72,8 @@ impl Account {
         let inverted = self.inverted.min(waited);
         Split {
             working_ns: everywhere(RunState::Running) - mwait_ns - waited,
+            outside_ns: at(Activity::Work, RunState::Running)
+                - self.mwaited[Activity::Work as usize],
             spinning_ns: waited - inverted,
             inverted_ns: inverted,
             mwait_ns,
@@ -371,6 +318,7 @@ mod tests {
         accounts.set_activity(0, Activity::Away, 160);
         let expected = Split {
             working_ns: 120,
+            outside_ns: 120,
             ready_ns: 30,
             blocked_ns: 10,
             away_ns: 40,
@@ -412,6 +360,7 @@ mod tests {
         accounts.set_mwait(1, false, 500);
         let expected = Split {
             working_ns: 100,
+            outside_ns: 100,
             spinning_ns: 50,
             mwait_ns: 350,
             inverted_ns: 100,

@@ -37,6 +37,7 @@ mod queues;
 mod recording;
 mod slices;
 mod special;
+mod split;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -45,13 +46,14 @@ mod waits;
 use super::clock::Clock;
 use super::thread::NO_THREAD;
 use crate::parameters::{self, Topology};
+pub use accounts::Activity;
 use accounts::{Accounts, RunState};
-pub use accounts::{Activity, Split};
 use class::TimeSharing;
 use interrupter::Interrupter;
 pub use interrupter::Interruptions;
 use queues::Queues;
 pub(crate) use special::Special;
+pub use split::Split;
 use task::Task;
 pub(crate) use task::{Flight, State};
 pub(crate) use waits::Waits;
@@ -189,6 +191,11 @@ impl Scheduler {
         exit_ns
     }
 
+    /// Time that each context has had a thread, up to `now`.
+    pub(crate) fn busy_times(&self, now: u64) -> Vec<u64> {
+        self.queues.contexts.iter().map(|context| context.busy_ns(now)).collect()
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.queues.idle == self.queues.contexts.len()
     }
@@ -298,7 +305,7 @@ impl Scheduler {
         let (place, task) = (&mut contexts[context], &mut tasks[thread as usize]);
         *idle -= 1;
         busy_in_core[place.core] += 1;
-        (place.current, place.last) = (thread, thread);
+        (place.current, place.last, place.busy_since) = (thread, thread, now);
         (task.state, task.context, task.ran_since) = (State::Running, context, start);
         place.least_vruntime = place.least_vruntime.max(task.vruntime);
         let at = match task.flight {
@@ -335,7 +342,7 @@ impl Scheduler {
         self.end_slice(thread, clock.now);
         self.task_mut(thread).left_at = clock.now;
         let context = &mut self.queues.contexts[context];
-        context.current = NO_THREAD;
+        context.free(clock.now);
         self.queues.idle += 1;
         self.queues.busy_in_core[context.core] -= 1;
         clock.cancel(thread);

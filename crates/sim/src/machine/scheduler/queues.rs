@@ -14,11 +14,27 @@ pub(super) struct Context {
     pub(super) last: u32,
     pub(super) tick_armed: bool,
     pub(super) least_vruntime: u64,
+    /// Since when it has its current thread.
+    pub(super) busy_since: u64,
+    /// Time that it had earlier threads.
+    busy_ns: u64,
 }
 
 impl Context {
     pub(super) fn is_free(&self) -> bool {
         self.current == NO_THREAD
+    }
+
+    /// Takes the current thread away.
+    pub(super) fn free(&mut self, now: u64) {
+        self.busy_ns = self.busy_ns(now);
+        self.current = NO_THREAD;
+    }
+
+    /// Time that it has had a thread, up to `now`.
+    pub(super) fn busy_ns(&self, now: u64) -> u64 {
+        let span = if self.is_free() { 0 } else { now.saturating_sub(self.busy_since) };
+        self.busy_ns + span
     }
 
     /// Forgets the last thread if the context is free. The context then runs the idle thread, so
@@ -54,6 +70,8 @@ impl Queues {
             last: NO_THREAD,
             tick_armed: false,
             least_vruntime: 0,
+            busy_since: 0,
+            busy_ns: 0,
         };
         let contexts: Vec<Context> = (0..cores * contexts_per_core).map(context).collect();
         Queues {
