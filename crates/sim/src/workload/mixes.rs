@@ -149,3 +149,20 @@ fn raytrace() -> Workload {
         checkpoints: false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presets;
+
+    #[test]
+    fn workload_with_kernel_locks_has_a_user_part() {
+        let machine = presets::named("opteron-32").expect("a preset");
+        for (name, _) in WORKLOADS {
+            let in_kernel = on(&machine, name).expect("a workload").in_kernel;
+            let part = kernel::user_part(name);
+            assert_eq!(part.is_some(), in_kernel, "{name}");
+            assert!(part.is_none_or(|part| (0.0..=1.0).contains(&part)), "{name}: {part:?}");
+        }
+    }
+}
