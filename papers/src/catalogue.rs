@@ -43,6 +43,7 @@ pub const FIGURES: &[Figure] = &[
     taco::figure_3::SIMULATED,
     taco::single_counter::SIMULATED,
     taco::figure_4::SIMULATED,
+    taco::figure_5::SIMULATED,
     taco::figure_6::SIMULATED,
     taco::figure_7::SIMULATED,
     taco::figure_9::SIMULATED,

@@ -6,6 +6,7 @@ pub mod contention_aware;
 pub mod figure_1;
 pub mod figure_3;
 pub mod figure_4;
+pub mod figure_5;
 pub mod figure_6;
 pub mod figure_7;
 pub mod figure_9;

@@ -26,7 +26,8 @@ pub const SIMULATED: Figure = Figure {
     }),
 };
 
-const PROGRAM: &str = "single-counter";
+/// Its workload.
+pub const PROGRAM: &str = "single-counter";
 
 fn plan(size: Size) -> Vec<Cell> {
     let tasks = size.of(FULL, &[1, 2, 8, 32]);
