@@ -79,8 +79,9 @@ STAGES = {
         "programs": (PROFILE + test_words(PROGRAMS), {}),
     },
 }
-PROCESSOR_SECONDS = 60
-TIMEOUT_S = 300
+# Seconds of processor time and of elapsed time of a test program. Loom's models are one program.
+LIMITS = (60, 300)
+LIMITS_OF_LOOM = (1200, 1200)
 
 
 def cargo(target, words, environment):
@@ -113,19 +114,19 @@ def library():
     return next(file for file in files if file.endswith("libunconvoy.so"))
 
 
-def limit_processor_time():
+def limit_processor_time(seconds):
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
 
-def failure(directory, program, environment, log):
+def failure(directory, program, environment, limits, log):
     """Why a test program fails; None if it passes."""
     for _ in range(2):
         try:
             run = subprocess.run([program, "--nocapture"], cwd=TREE / directory, stdout=log,
                                  stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                 env=dict(os.environ, **environment), timeout=TIMEOUT_S,
-                                 preexec_fn=limit_processor_time)
+                                 env=dict(os.environ, **environment), timeout=limits[1],
+                                 preexec_fn=lambda: limit_processor_time(limits[0]))
         except subprocess.TimeoutExpired:
             continue
         return f"status {run.returncode}" if run.returncode else None
@@ -148,6 +149,7 @@ def result(package, file, log):
     suite = "loiter+control" if of_interposer else ",".join(pairs(file))
     directory = INTERPOSER if of_interposer else LOCKS
     for stage, (words, environment) in STAGES[package].items():
+        limits = LIMITS_OF_LOOM if stage == "loom" else LIMITS
         environment = dict(environment, UNCONVOY_SUITE=suite)
         programs = test_programs(package, stage, words, environment)
         if stage == "programs":
@@ -157,7 +159,7 @@ def result(package, file, log):
         for program in programs:
             log.write(f"\n== {program}\n")
             log.flush()
-            why = failure(directory, program, environment, log)
+            why = failure(directory, program, environment, limits, log)
             if why:
                 name = pathlib.Path(program).name.rsplit("-", 1)[0]
                 return f"caught by {stage} {name}: {why}"
