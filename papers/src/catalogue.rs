@@ -35,6 +35,7 @@ pub const FIGURES: &[Figure] = &[
     damon::figure_2::SIMULATED,
     damon::figure_3::SIMULATED,
     damon::figure_4::SIMULATED,
+    damon::figure_5::SIMULATED,
     syncchar::figure_5::SIMULATED,
     syncchar::figure_5::PUBLISHED,
     syncchar::figure_6::SIMULATED,

@@ -9,6 +9,8 @@ use unconvoy_sim::workload::{self, Workload};
 
 /// The papers' spin-then-block mutex.
 pub const BLOCKING: &str = "solaris";
+/// [`BLOCKING`] with pipelined wake-ups.
+pub const PIPELINED: &str = "pipelined";
 /// The papers' spin lock.
 pub const SPINNING: &str = "tpmcs+none";
 /// The spin lock under load control.

@@ -11,7 +11,7 @@
 //! | [`platform`] | the primitives that the locks call |
 //! | [`process`] | load control and the controller of a simulated process |
 //! | `mutex`, `rwlock`, [`pair`] | the locks and their names |
-//! | `solaris`, `libc_rwlock` | locks to compare with: the papers' mutex, libc's reader-writer lock |
+//! | `solaris`, `pipelined`, `libc_rwlock` | locks to compare with: the papers' mutex, the same with pipelined wake-ups, libc's reader-writer lock |
 //! | [`simulation`] | a machine with a program on it |
 //! | [`workload`] | programs: mixes of critical sections |
 //! | [`outcome`], [`experiment`] | one simulated point of a grid; other experiments |
@@ -32,6 +32,7 @@ mod mutex;
 pub mod outcome;
 pub mod pair;
 pub mod parameters;
+mod pipelined;
 pub mod platform;
 pub mod points;
 pub mod presets;

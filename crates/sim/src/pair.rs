@@ -19,6 +19,7 @@ use crate::libc_rwlock::LibcRwLock;
 use crate::machine::{self, Cause, Machine, Refusal};
 use crate::messages;
 use crate::mutex::{Mutex, make, make_bare};
+use crate::pipelined::Pipelined;
 use crate::platform::Simulated;
 use crate::rwlock::{self, RwLock};
 use crate::solaris::Solaris;
@@ -28,8 +29,8 @@ use crate::solaris::Solaris;
 pub struct Pair {
     /// Name of the contention manager in the catalogue.
     pub contention: &'static str,
-    /// Name of the load manager; empty for [`solaris`](crate::solaris), [`LIBC`] and
-    /// [`TRANSACTIONAL`], which are not pairs.
+    /// Name of the load manager; empty for [`solaris`](crate::solaris),
+    /// [`pipelined`](crate::pipelined), [`LIBC`] and [`TRANSACTIONAL`], which are not pairs.
     pub load: &'static str,
     pub(crate) interval_ns: u64,
     discipline: Discipline,
@@ -321,7 +322,7 @@ const fn rules_of(name: &str) -> u32 {
 
 /// Critical sections as transactions of the machine, without a lock. A section that cannot commit
 /// takes a `ttas` lock, which aborts all transactions.
-static TRANSACTIONS: Pair = Pair {
+const TRANSACTIONS: Pair = Pair {
     contention: TRANSACTIONAL,
     load: "",
     interval_ns: <NoManager as LoadManager>::INTERVAL_NS,
@@ -337,21 +338,28 @@ static TRANSACTIONS: Pair = Pair {
 pub const TRANSACTIONAL: &str = "transactions";
 
 /// The `pthread_mutex_t` of the papers.
-static SOLARIS: Pair = Pair {
+const SOLARIS: Pair = Pair {
     contention: "solaris",
-    load: "",
-    interval_ns: 0,
-    discipline: Discipline::Lock,
     // SAFETY: the pointer is into the machine's memory, which outlives the machine's threads.
     make: |machine| unsafe { &*machine.allocate(Solaris::unlocked()) },
     // SAFETY: see `make`.
     make_bare: |machine| unsafe { &*machine.allocate(Solaris::unlocked()) },
     make_shared: None,
-    checkpoint: || {},
+    ..LIBCS
+};
+
+/// [`SOLARIS`] with pipelined wake-ups.
+const PIPELINED: Pair = Pair {
+    contention: "pipelined",
+    // SAFETY: see `SOLARIS`.
+    make: |machine| unsafe { &*machine.allocate(Pipelined::unlocked()) },
+    // SAFETY: see `SOLARIS`.
+    make_bare: |machine| unsafe { &*machine.allocate(Pipelined::unlocked()) },
+    ..SOLARIS
 };
 
 /// libc's locks: a futex mutex, and glibc's reader-writer lock.
-static LIBCS: Pair = Pair {
+const LIBCS: Pair = Pair {
     contention: LIBC,
     load: "",
     interval_ns: 0,
@@ -373,15 +381,14 @@ pub fn all() -> impl Iterator<Item = &'static Pair> {
 
 /// Looks up a lock: `CONTENTION+LOAD`, `LOCK+control@RULES` ([`ABLATIONS`], under `tpmcs` and
 /// `loiter`), `CONTENTION` (with load control), `default`, `solaris` (the mutex of the papers),
-/// [`LIBC`], or [`TRANSACTIONAL`].
+/// `pipelined`, [`LIBC`], or [`TRANSACTIONAL`].
 ///
 /// # Errors
 ///
 /// The name is unknown.
 pub fn named(name: &str) -> Result<&'static Pair, String> {
-    if let Some(other) =
-        [&SOLARIS, &LIBCS, &TRANSACTIONS].into_iter().find(|other| other.contention == name)
-    {
+    static OTHERS: [Pair; 4] = [SOLARIS, PIPELINED, LIBCS, TRANSACTIONS];
+    if let Some(other) = OTHERS.iter().find(|other| other.contention == name) {
         return Ok(other);
     }
     let (contention, load) = match name {

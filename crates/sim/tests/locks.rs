@@ -65,7 +65,8 @@ fn small() -> Parameters {
 
 #[test]
 fn every_pair_excludes_and_terminates() {
-    for pair in pair::all() {
+    let others = ["solaris", "pipelined", "libc"].map(|name| pair::named(name).expect("a lock"));
+    for pair in pair::all().chain(others) {
         let begin = std::time::Instant::now();
         let (sections, end, switches, accesses) = contend(&small(), pair, 16, 100, 1);
         println!(

@@ -72,7 +72,8 @@ fn tm1(machine: &Parameters, lock: &str, threads: u32, seconds: f64) -> (Vec<u64
 
 #[test]
 fn every_kind_of_lock_runs_and_repeats() {
-    for lock in ["tpmcs-yield+none", "tpmcs-slice+none", "tpmcs+control", "solaris", "ttas+park"] {
+    let pairs = ["tpmcs-yield+none", "tpmcs-slice+none", "tpmcs+control", "ttas+park"];
+    for lock in pairs.into_iter().chain(["solaris", "pipelined"]) {
         let first = tm1(&solaris(), lock, 40, 0.1);
         assert!(first.0.iter().sum::<u64>() > 0, "{lock}");
         assert_eq!(first, tm1(&solaris(), lock, 40, 0.1), "{lock}");

@@ -5,4 +5,5 @@ pub mod figure_1;
 pub mod figure_2;
 pub mod figure_3;
 pub mod figure_4;
+pub mod figure_5;
 mod locks;
