@@ -11,7 +11,8 @@
 //! | [`platform`] | the primitives that the locks call |
 //! | [`process`] | load control and the controller of a simulated process |
 //! | `mutex`, `rwlock`, [`pair`] | the locks and their names |
-//! | `solaris`, `pipelined`, `libc_rwlock` | locks to compare with: the papers' mutex, the same with pipelined wake-ups, libc's reader-writer lock |
+//! | `solaris`, `pipelined` | locks to compare with: the papers' mutex, and with pipelined wake-ups |
+//! | `libc_rwlock` | another one: libc's reader-writer lock |
 //! | [`simulation`] | a machine with a program on it |
 //! | [`workload`] | programs: mixes of critical sections |
 //! | [`outcome`], [`experiment`] | one simulated point of a grid; other experiments |
