@@ -216,11 +216,12 @@ fn invalid_trace_names_offset() {
 }
 
 #[test]
-fn missing_part_is_one_line_before_any_run() {
+fn missing_part_is_named_briefly_before_any_run() {
     let stage = Stage::new();
     let mark = "touch ran";
     let shell = ["--", "/bin/sh", "-c", mark];
-    let one_line = || predicate::function(|text: &str| text.lines().count() == 1);
+    let lines = |count| predicate::function(move |text: &str| text.lines().count() == count);
+    let one_line = || lines(1);
     unconvoy(&stage)
         .args(["--", "/no/program"])
         .assert()
@@ -255,7 +256,7 @@ fn missing_part_is_one_line_before_any_run() {
         .args(shell)
         .assert()
         .code(125)
-        .stderr(contains("unconvoy-plugin-user").and(one_line()));
+        .stderr(contains("unconvoy-plugin-user").and(lines(2)));
     plugin()
         .env("PATH", "/no/directory")
         .args(shell)

@@ -10,7 +10,7 @@ pub const SIMULATED: Figure = Figure {
     name: "sim-damon-5",
     paper: Paper::Damon(5),
     title: "A blocking mutex with pipelined wake-ups (simulated)",
-    remark: "Paper: DaMoN 2009, sections 4.1 and 4.2, Figure 5: a sketch without measurements. \
+    remark: "Paper: DaMoN 2009, sections 4.1 and 4.2, Figure 5, a sketch without measurements. \
         Here TM-1 on 64 contexts. A release wakes a waiter some places down the queue, so that it \
         is awake when it receives the lock. The paper expects a spin lock on an unloaded machine, \
         better performance than the pthread mutex beyond, and more context switches, whose cost \

@@ -219,6 +219,8 @@ variables! {
         "cache of `debuginfod-find`, where reports look for debug files";
     TERMINAL: "TERM", [Scheduler], Form("name of a terminal"), "",
         "unset or `dumb`: `unconvoy sched --monitor` prints lines instead of a screen";
+    COLUMNS: "COLUMNS", [Command], Form("number of columns, at most 100"), "100",
+        "width of the help, if neither output is a terminal";
     NO_COLOUR: "NO_COLOR", [Scheduler], Anything, "",
         "set: `unconvoy sched --monitor` prints lines instead of a screen";
     CARGO: "CARGO", [Tests], Path, "`cargo`",

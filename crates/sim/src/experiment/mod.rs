@@ -42,7 +42,7 @@ pub enum Task {
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
     /// Result of [`Task::Point`] and [`Task::Scheduled`].
-    Outcome(Outcome),
+    Outcome(Box<Outcome>),
     /// Result of [`Task::Beside`].
     Shares(Shares),
     /// Result of [`Task::Bump`].
@@ -80,9 +80,9 @@ impl Task {
     /// See [`simulate`].
     pub fn run(&self, stop: &Stop) -> anyhow::Result<Measured> {
         match self {
-            Task::Point(point) => Ok(Measured::Outcome(simulate(point, stop)?)),
+            Task::Point(point) => Ok(Measured::Outcome(Box::new(simulate(point, stop)?))),
             Task::Scheduled(point, scheduling) => {
-                Ok(Measured::Outcome(simulate_under(point, Some(scheduling), stop)?))
+                Ok(Measured::Outcome(Box::new(simulate_under(point, Some(scheduling), stop)?)))
             }
             Task::Beside(point, lock, threads) => {
                 Ok(Measured::Shares(interference::beside(point, lock, *threads, stop)?))
