@@ -9,7 +9,6 @@ use super::pollers::Pollers;
 use super::settings::{BACKOFF_NS, INTERVAL_NS, SLEEP_NS};
 use crate::parking::slots::SleepSlots;
 use crate::primitive::{Atomic, AtomicInt, Primitive};
-use crate::queue::NodeMemory;
 
 /// A part of the controller: T leaves one more thread awake than there are processors, while
 /// threads mostly work.
@@ -55,7 +54,7 @@ impl<P: Primitive> Polled<P> {
 }
 
 /// The sleep-slot buffer, the settings, and what waiters and controller record for each other.
-pub struct LoadControl<P: NodeMemory> {
+pub struct LoadControl<P: Primitive> {
     /// The sleep-slot buffer.
     pub slots: SleepSlots<P>,
     /// Set by long waits, cleared by the controller each interval.
@@ -107,7 +106,7 @@ impl LoadControl<crate::primitive::Native> {
     }
 }
 
-impl<P: NodeMemory> LoadControl<P> {
+impl<P: Primitive> LoadControl<P> {
     /// Load control with no thread asleep, target 0 and the default settings.
     pub fn new() -> Self {
         LoadControl {
@@ -200,7 +199,7 @@ impl<P: NodeMemory> LoadControl<P> {
     }
 }
 
-impl<P: NodeMemory> Default for LoadControl<P> {
+impl<P: Primitive> Default for LoadControl<P> {
     fn default() -> Self {
         Self::new()
     }
