@@ -5,7 +5,7 @@ mod support;
 use std::cell::RefCell;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -112,18 +112,31 @@ fn capacity_follows_version_2_quota() {
     follows_quota(group, "cpu.max", "50000 100000");
 }
 
-/// A processor that stays offline until this value is dropped.
-struct Offline(&'static Path);
+/// Waits for the end of its input, then switches the processor `$0` on.
+const GUARD: &str = "trap '' HUP INT TERM
+    cat
+    for _ in 1 2 3 4 5 6 7 8 9 10; do echo 1 > \"$0\" && exit; sleep .1; done
+    exit 1";
+
+/// A processor that stays offline until this value is dropped or the test is killed.
+struct Offline {
+    switch: &'static Path,
+    guard: Child,
+}
+
+impl Offline {
+    fn new(switch: &'static Path) -> Self {
+        let mut guard = Command::new("sh");
+        guard.args(["-c", GUARD]).arg(switch).stdin(Stdio::piped());
+        Offline { switch, guard: guard.spawn().expect("sh runs") }
+    }
+}
 
 impl Drop for Offline {
     fn drop(&mut self) {
-        let online = (0..50).any(|_| {
-            fs::write(self.0, "1").is_ok() || {
-                sleep(Duration::from_millis(20));
-                false
-            }
-        });
-        assert!(online || std::thread::panicking(), "{} does not take 1", self.0.display());
+        drop(self.guard.stdin.take());
+        let online = self.guard.wait().is_ok_and(|status| status.success());
+        assert!(online || std::thread::panicking(), "{} does not take 1", self.switch.display());
     }
 }
 
@@ -148,7 +161,7 @@ fn capacity_follows_processor_offline_and_back() {
     let mut offline = None;
     let is_away = |capacity: f64| capacity == before - 1.0 || refused.borrow().is_some();
     let away = capacity_after(is_away, |_| {
-        offline = Some(Offline(switch));
+        offline = Some(Offline::new(switch));
         *refused.borrow_mut() = fs::write(switch, "0").err();
     });
     let back = capacity_after(is(before), |_| {
