@@ -75,7 +75,7 @@ fn installed_command_names_the_way_to_its_library() {
     let output = run(&command, &["true"]);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{complaint}");
-    assert_eq!(complaint.trim_end().lines().count(), 1, "{complaint}");
+    assert_eq!(complaint.trim_end().lines().count(), 2, "{complaint}");
     let way = format!("make install-library PREFIX={root}");
     assert!(complaint.contains(&format!("({way})")), "{complaint}");
     assert!(complaint.contains(env!("CARGO_PKG_REPOSITORY")), "{complaint}");
