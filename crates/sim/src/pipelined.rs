@@ -24,6 +24,7 @@ use unconvoy::primitive::{Atomic as _, AtomicInt as _, Spin as _};
 use crate::machine;
 use crate::mutex::Mutex;
 use crate::platform::{Simulated, SimulatedCell};
+use crate::solaris::Ownership;
 
 /// Most polls before a waiter sleeps, after its arrival and after each wake-up: as under
 /// [`solaris`](crate::solaris).
@@ -58,9 +59,7 @@ struct Waiter {
 
 #[repr(C)]
 pub(crate) struct Pipelined {
-    held: SimulatedCell<u32>,
-    /// Number of the holder plus 1.
-    holder: SimulatedCell<u32>,
+    owner: Ownership,
     queue_word: SimulatedCell<u32>,
     queue: RefCell<VecDeque<Rc<Waiter>>>,
     wake_up_ns: Cell<f64>,
@@ -70,25 +69,14 @@ pub(crate) struct Pipelined {
 
 impl Pipelined {
     pub(crate) fn unlocked() -> Self {
-        let zero = || SimulatedCell::new(0);
         Pipelined {
-            held: zero(),
-            holder: zero(),
-            queue_word: zero(),
+            owner: Ownership::none(),
+            queue_word: SimulatedCell::new(0),
             queue: RefCell::default(),
             wake_up_ns: Cell::new(WAKE_UP_NS),
             between_grants_ns: Cell::new(WAKE_UP_NS),
             last_grant: Cell::new(0),
         }
-    }
-
-    fn try_lock(&self) -> bool {
-        let acquired = self.held.load(Relaxed) == 0
-            && self.held.compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
-        if acquired {
-            self.holder.store(machine::current() + 1, Relaxed);
-        }
-        acquired
     }
 
     /// Number of waiters that should be awake.
@@ -100,7 +88,7 @@ impl Pipelined {
     fn poll(&self) -> bool {
         let me = machine::current() + 1;
         for _ in 0..POLLS {
-            let holder = self.holder.load(Relaxed);
+            let holder = self.owner.holder.load(Relaxed);
             if holder == me {
                 return true;
             }
@@ -154,13 +142,13 @@ impl Mutex for Pipelined {
     fn lock(&self) {
         // A transaction could not undo changes of the queue.
         machine::leave_transaction();
-        if self.queue.borrow().is_empty() && self.try_lock() {
+        if self.queue.borrow().is_empty() && self.owner.try_lock() {
             return;
         }
         self.queue_word.fetch_add(1, Relaxed);
         let begin = State::Awake(machine::now());
         // Try once more: a releaser may have seen an empty queue.
-        if self.queue.borrow().is_empty() && self.try_lock() {
+        if self.queue.borrow().is_empty() && self.owner.try_lock() {
             return;
         }
         let waiter = Rc::new(Waiter { thread: machine::current(), state: Cell::new(begin) });
@@ -179,21 +167,21 @@ impl Mutex for Pipelined {
     fn unlock(&self) {
         machine::leave_transaction();
         if self.queue_word.load(Relaxed) == 0 || self.queue.borrow().is_empty() {
-            self.holder.store(0, Relaxed);
-            self.held.store(0, Relaxed);
+            self.owner.holder.store(0, Relaxed);
+            self.owner.held.store(0, Relaxed);
             // A thread that saw the lock held may have joined the queue since.
-            if self.queue.borrow().is_empty() || !self.try_lock() {
+            if self.queue.borrow().is_empty() || !self.owner.try_lock() {
                 return;
             }
         }
         self.queue_word.fetch_add(1, Relaxed);
         let Some(next) = self.next() else {
-            self.holder.store(0, Relaxed);
-            return self.held.store(0, Relaxed);
+            self.owner.holder.store(0, Relaxed);
+            return self.owner.held.store(0, Relaxed);
         };
         let now = machine::now();
         add(&self.between_grants_ns, now.saturating_sub(self.last_grant.replace(now)));
-        self.holder.store(next.thread + 1, Relaxed);
+        self.owner.holder.store(next.thread + 1, Relaxed);
         if next.state.replace(State::Granted(now)) == State::Asleep {
             machine::unpark(Rc::as_ptr(&next).addr(), 1);
         }
@@ -201,6 +189,6 @@ impl Mutex for Pipelined {
     }
 
     fn is_locked(&self) -> bool {
-        self.held.load(Relaxed) != 0
+        self.owner.held.load(Relaxed) != 0
     }
 }

@@ -27,11 +27,32 @@ const SPIN_TURNS: u32 = 1_000;
 /// A sleeper, and whether it has received the lock.
 type Sleeper = (u32, Rc<Cell<bool>>);
 
+/// Whether the lock is held, and by which thread.
+#[repr(C)]
+pub(crate) struct Ownership {
+    pub(crate) held: SimulatedCell<u32>,
+    /// Number of the holder plus 1.
+    pub(crate) holder: SimulatedCell<u32>,
+}
+
+impl Ownership {
+    pub(crate) fn none() -> Self {
+        Ownership { held: SimulatedCell::new(0), holder: SimulatedCell::new(0) }
+    }
+
+    pub(crate) fn try_lock(&self) -> bool {
+        let acquired = self.held.load(Relaxed) == 0
+            && self.held.compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
+        if acquired {
+            self.holder.store(machine::current() + 1, Relaxed);
+        }
+        acquired
+    }
+}
+
 #[repr(C)]
 pub(crate) struct Solaris {
-    held: SimulatedCell<u32>,
-    /// Number of the holder plus 1.
-    holder: SimulatedCell<u32>,
+    owner: Ownership,
     spinners: SimulatedCell<u32>,
     queue_word: SimulatedCell<u32>,
     queue: RefCell<VecDeque<Sleeper>>,
@@ -41,29 +62,19 @@ impl Solaris {
     pub(crate) fn unlocked() -> Self {
         let zero = || SimulatedCell::new(0);
         Solaris {
-            held: zero(),
-            holder: zero(),
+            owner: Ownership::none(),
             spinners: zero(),
             queue_word: zero(),
             queue: RefCell::default(),
         }
     }
 
-    fn try_lock(&self) -> bool {
-        let acquired = self.held.load(Relaxed) == 0
-            && self.held.compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
-        if acquired {
-            self.holder.store(machine::current() + 1, Relaxed);
-        }
-        acquired
-    }
-
     fn spin(&self) -> bool {
         self.spinners.fetch_add(1, Relaxed);
         let mut acquired = false;
         for _ in 0..SPIN_TURNS {
-            acquired = self.try_lock();
-            let holder = self.holder.load(Relaxed);
+            acquired = self.owner.try_lock();
+            let holder = self.owner.holder.load(Relaxed);
             if acquired || holder != 0 && !machine::is_on_processor(holder - 1) {
                 break;
             }
@@ -78,12 +89,12 @@ impl Mutex for Solaris {
     fn lock(&self) {
         // A transaction could not undo changes of the queue.
         machine::leave_transaction();
-        if self.try_lock() || self.spin() {
+        if self.owner.try_lock() || self.spin() {
             return;
         }
         self.queue_word.fetch_add(1, Relaxed);
         // Try once more: a releaser may have seen this thread spinning and left the lock to it.
-        if self.try_lock() {
+        if self.owner.try_lock() {
             return;
         }
         let granted = Rc::new(Cell::new(false));
@@ -95,26 +106,26 @@ impl Mutex for Solaris {
 
     fn unlock(&self) {
         machine::leave_transaction();
-        self.holder.store(0, Relaxed);
+        self.owner.holder.store(0, Relaxed);
         let sleeps = self.queue_word.load(Relaxed) != 0 && !self.queue.borrow().is_empty();
         if !sleeps || self.spinners.load(Relaxed) > 0 {
-            self.held.store(0, Relaxed);
+            self.owner.held.store(0, Relaxed);
             // A thread that saw the lock held may have joined the queue since.
-            if sleeps || self.queue.borrow().is_empty() || !self.try_lock() {
+            if sleeps || self.queue.borrow().is_empty() || !self.owner.try_lock() {
                 return;
             }
         }
         self.queue_word.fetch_add(1, Relaxed);
         let Some((thread, granted)) = self.queue.borrow_mut().pop_front() else {
-            self.held.store(0, Relaxed);
+            self.owner.held.store(0, Relaxed);
             return;
         };
-        self.holder.store(thread + 1, Relaxed);
+        self.owner.holder.store(thread + 1, Relaxed);
         granted.set(true);
         machine::unpark(Rc::as_ptr(&granted).addr(), 1);
     }
 
     fn is_locked(&self) -> bool {
-        self.held.load(Relaxed) != 0
+        self.owner.held.load(Relaxed) != 0
     }
 }

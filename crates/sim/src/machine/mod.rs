@@ -11,7 +11,7 @@
 //! | `running` | the main loop, which runs the threads |
 //! | `access`, `calls`, `mwait`, `abort`, `retry` | operations of a thread on its machine |
 //! | `interruptions` | threads that take contexts from the program at random times |
-//! | `totals` | what the machine has counted and timed so far |
+//! | `totals` | counts and times of the run so far |
 //! | `cell`, `data` | shared data of programs |
 //!
 //! Memory accesses take effect one at a time, in order of simulated time. The machine is therefore

@@ -1,4 +1,4 @@
-//! What a machine has counted and timed so far.
+//! Counts and times of a machine's run so far.
 
 use super::interplay::Machine;
 use super::scheduler::Split;
