@@ -65,6 +65,9 @@ pub struct TpccOptions {
     /// Delay each commit by X milliseconds, as a disk would
     #[arg(long, value_name = "X", value_parser = milliseconds)]
     io_ms: Option<f64>,
+    /// Leave the Delivery transaction out of the mix
+    #[arg(long)]
+    without_delivery: bool,
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {
@@ -79,7 +82,8 @@ fn milliseconds(text: &str) -> Result<f64, String> {
 /// Fails as [`Grid::run`] does, and if the data set is missing or has other parameters.
 pub fn tatp(options: &TatpOptions) -> anyhow::Result<Record> {
     let words = run::options([("subscribers", options.subscribers.to_string())]);
-    measure(&TATP, &options.data, &options.grid, words, Vec::new())
+    let mix = Mix { title: TATP.name.to_string(), words: Vec::new() };
+    measure(&TATP, &options.data, &options.grid, words, mix)
 }
 
 /// Runs `tpcc`: measures, prints and writes the record.
@@ -89,8 +93,23 @@ pub fn tatp(options: &TatpOptions) -> anyhow::Result<Record> {
 /// Fails as [`tatp`] does.
 pub fn tpcc(options: &TpccOptions) -> anyhow::Result<Record> {
     let words = run::options([("warehouses", options.warehouses.to_string())]);
-    let slow = options.io_ms.map(|ms| run::options([("io-ms", ms.to_string())]));
-    measure(&TPCC, &options.data, &options.grid, words, slow.unwrap_or_default())
+    let mut title = TPCC.name.to_string();
+    let mut measured_only = Vec::new();
+    if let Some(ms) = options.io_ms {
+        title += &format!(", {ms} ms per commit");
+        measured_only.extend(run::options([("io-ms", ms.to_string())]));
+    }
+    if options.without_delivery {
+        title += ", without Delivery";
+        measured_only.push("--without-delivery".to_string());
+    }
+    measure(&TPCC, &options.data, &options.grid, words, Mix { title, words: measured_only })
+}
+
+/// What a measured run has beyond the data set.
+struct Mix {
+    title: String,
+    words: Vec<String>,
 }
 
 fn measure(
@@ -98,7 +117,7 @@ fn measure(
     data: &Data,
     options: &GridOptions,
     scale: Vec<String>,
-    mut measured_only: Vec<String>,
+    mix: Mix,
 ) -> anyhow::Result<Record> {
     let programs = find(workload, &options.session.places)?;
     let mut words = run::options([("data", data.data.display().to_string())]);
@@ -108,9 +127,9 @@ fn measure(
     }
     let command = format!("unconvoy bench {} --load {}", workload.name, words.join(" "));
     ensure!(data.data.is_dir(), messages::data_set_missing(&data.data, workload.name, &command));
-    words.append(&mut measured_only);
+    words.extend(mix.words);
     try_out(workload, &words, &programs).with_context(|| messages::data_set_unusable(&command))?;
-    Grid { words, ..Grid::of(workload) }.run(options)
+    Grid { words, title: mix.title, ..Grid::of(workload) }.run(options)
 }
 
 /// Runs the workload for a moment, so that a defect of the data is reported once and not per cell.

@@ -310,6 +310,10 @@ fn tpcc() {
     assert_eq!(values.get("warehouses"), 1.0);
     assert!(values.get("tpmC") > 0.0);
     assert!(values.get("tps_payment") > values.get("tps_delivery"));
+    assert_eq!(values.get("delivers"), 1.0);
+    let others = workload.values(&["--seconds", "0.5", "--threads", "4", "--without-delivery"]);
+    assert_eq!((others.get("delivers"), others.get("tps_delivery")), (0.0, 0.0));
+    assert!(others.get("tps_new_order") > 0.0);
     // Four threads that sleep 5 ms per commit; about 2 of 100 transactions only read.
     let slow = workload.values(&["--seconds", "0.5", "--threads", "4", "--io-ms", "5"]);
     assert!(slow.get("ops_per_sec") < 4.0 / 0.005 / 0.9, "{}", slow.get("ops_per_sec"));

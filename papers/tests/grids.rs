@@ -123,7 +123,7 @@ fn every_workload_runs_as_grid() {
         (vec!["nested"], 3),
         (vec!["leveldb", "--workload", "fillrandom"], 3),
         (vec!["tatp", "--data", "data"], 3),
-        (vec!["tpcc", "--data", "data", "--warehouses", "2", "--io-ms", "6"], 3),
+        (vec!["tpcc", "--data", "data", "--io-ms", "6", "--without-delivery"], 3),
         (vec!["splash"], 3),
     ];
     if fs::exists("/usr/bin/tachyon").unwrap() {

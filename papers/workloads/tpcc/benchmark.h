@@ -48,6 +48,7 @@ struct Company {
 	 */
 	std::vector<std::atomic<uint32_t>> delivered;
 	std::atomic<uint64_t> skipped_deliveries{0};
+	bool delivers = true; /* whether Delivery is in the mix */
 
 	std::atomic<uint32_t> &delivered_in(uint16_t w, uint8_t d)
 	{
@@ -60,7 +61,7 @@ class Terminal {
 	Terminal(engine::Database &database, const engine::Commits &commits, Company &company,
 		     uint64_t seed, uint32_t number);
 
-	unsigned choose() { return engine::choose_by_share(random_, kTypeInfo); }
+	unsigned choose();
 	engine::Outcome execute(unsigned type) { return (this->*kTypeInfo[type].run)(); }
 
 	struct TypeInfo {

@@ -48,6 +48,16 @@ Terminal::Terminal(engine::Database &database, const engine::Commits &commits, C
 {
 }
 
+/* Without Delivery, the other types keep their shares relative to each other. */
+unsigned Terminal::choose()
+{
+	for (;;) {
+		unsigned type = engine::choose_by_share(random_, kTypeInfo);
+		if (type != kDelivery || company_.delivers)
+			return type;
+	}
+}
+
 uint16_t Terminal::random_customer()
 {
 	return static_cast<uint16_t>(random_.nurand(1023, 1, kCustomers, company_.customer_constant));
