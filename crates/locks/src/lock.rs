@@ -16,10 +16,11 @@ use crate::parking::eventcount::{Eventcount, WaitedLock};
 use crate::primitive::backoff::Backoff;
 use crate::primitive::turn::{Outcome, Turn, Verdict};
 use crate::primitive::{Atomic, Primitive};
+use crate::queue::NodeMemory;
 use spent::Spent;
 
 /// A machine together with the process that runs on it.
-pub trait Process: VisibleReaders {
+pub trait Process: VisibleReaders + NodeMemory {
     /// The process, as a waiter sees it.
     type Context: Context<Machine = Self>;
 

@@ -7,6 +7,7 @@ use super::sensor::LiveLoad;
 use super::state::LoadControl;
 use crate::parking::eventcount::{Eventcount, WaitedLock};
 use crate::primitive::{Atomics, Clock as _, Primitive};
+use crate::queue::NodeMemory;
 
 /// Polling time that a thread accumulates before it reports the sum: short compared with an
 /// interval.
@@ -82,7 +83,7 @@ impl ThreadState {
 /// ```
 pub trait Context: Copy {
     /// The machine that the process runs on.
-    type Machine: Primitive;
+    type Machine: NodeMemory;
 
     /// The load control of the process, shared by all of its locks (ASPLOS 2010, section 3, last
     /// bullet).

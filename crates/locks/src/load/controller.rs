@@ -13,6 +13,7 @@ use super::policy::{Observation, Policy};
 use super::sensor::{Reading, Sensor};
 use super::state::{LoadControl, MARGIN, TURNS};
 use crate::primitive::{Atomic, AtomicInt, Primitive};
+use crate::queue::NodeMemory;
 
 /// Intervals without contention and without sleepers after which the controller exits.
 const IDLE_INTERVALS: u32 = 30;
@@ -49,7 +50,7 @@ impl<P: Primitive> Counters<P> {
 /// load.
 ///
 /// Without a reading (no `/proc`, say), T stays 0.
-pub fn serve<P: Primitive>(
+pub fn serve<P: NodeMemory>(
     control: &LoadControl<P>,
     sensor: &mut impl Sensor,
     counters: &Counters<P>,

@@ -1,24 +1,25 @@
 //! Passive sets: one set per lock, of the waiters that concurrency restriction keeps from
 //! contending.
 //!
-//! A lock has no room for a list, so the sets live in two fixed arrays of the process: *domains*,
-//! found by the lock's address, and *seats*, one per passive thread, linked by index. A domain
-//! belongs to one lock at a time: a thread that holds one lock and waits for another must not queue
-//! behind a waiter for the first. While another lock occupies its domain, a lock is not restricted.
+//! A lock has no room for a list, so the process has a fixed array of *domains*, found by the
+//! lock's address. Each passive thread has a *seat*, a queue [node](crate::queue), in a list linked
+//! in both directions. A domain belongs to one lock at a time: a thread that holds one lock and
+//! waits for another must not queue behind a waiter for the first. While another lock occupies its
+//! domain, a lock is not restricted.
 //!
 //! ```text
-//!   domain   active = 1          front -> seat 7 -> seat 3 -> seat 12
-//!                                          WATCH     PARKED    PARKED
+//!   domain   active = 1     front -> seat <-> seat <-> seat <- back
+//!                                    WATCH    PARKED   PARKED
 //! ```
 //!
 //! | seat | meaning |
 //! | --- | --- |
-//! | `FREE` | unused |
 //! | `PARKED` | its thread is parked on it |
 //! | `WATCH` | its thread, the *watcher*, is the front of its set and watches the lock |
 //!
 //! **Invariant 1.** A set changes only under its domain's latch. A thread removes only its own
-//! seat.
+//! seat. No change walks along the list: a set may have thousands of threads, and others wait for
+//! the latch.
 //!
 //! **Invariant 2.** The front of a set is at `WATCH`, all other seats at `PARKED`: a thread that
 //! makes a seat the front sets it to `WATCH` and wakes its thread. A non-empty set thus has an
@@ -35,48 +36,43 @@
 //! **Invariant 5.** `active` is the number of contending waiters of the domain. Each adds and
 //! removes itself once.
 //!
+//! **Invariant 6.** A seat returns to its memory once it is out of the list, by its own thread. A
+//! thread that wakes the next watcher uses only the address of that seat's state, which it takes
+//! under the latch.
+//!
 //! **Memory orderings.** The latch is taken with acquire and released with release. A seat's state
 //! is stored with release and loaded with acquire by its thread.
 
+use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::primitive::backoff::BriefWait;
-use crate::primitive::{Atomic, AtomicInt, Primitive};
+use crate::primitive::{Atomic, AtomicInt};
+use crate::queue::{Node, NodeMemory};
 
-const FREE: u32 = 0;
 const PARKED: u32 = 1;
 const WATCH: u32 = 2;
 
-/// No seat. Seats count from 1, so that all zeroes is an empty set.
-const NO_SEAT: u32 = 0;
-
 /// Number of domains. Programs have a few tens of contended locks at a time.
 const DOMAINS: usize = if cfg!(loom) { 1 } else { 256 };
-/// Number of threads that can be passive at a time. All others contend.
-const SEATS: usize = if cfg!(loom) { 2 } else { 1024 };
 
 /// How long newcomers may overtake a passive thread: about the longest sleep for load, so that
 /// waits are as long as under load control.
 pub const LONGEST_PASSIVE_NS: u64 = 100_000_000;
 
 #[repr(align(64))]
-struct Domain<P: Primitive> {
+struct Domain<P: NodeMemory> {
     latch: P::U32,
     active: P::U32,
-    front: P::U32,
+    /// The first and the last seat; null in an empty set.
+    front: P::Ptr<Node<P>>,
+    back: P::Ptr<Node<P>>,
     /// Waits that have ended.
     passed: P::U32,
     /// Waiters of the lock that occupies the domain, active and passive.
     users: P::U32,
     /// The key of that lock.
     key: P::U64,
-}
-
-struct Seat<P: Primitive> {
-    state: P::U32,
-    behind: P::U32,
-    /// When its thread took the seat.
-    since: P::U64,
 }
 
 /// Which thread follows a watcher that leaves.
@@ -89,21 +85,111 @@ pub enum Order {
 }
 
 /// The passive sets of a process.
-pub struct PassiveSets<P: Primitive> {
+pub struct PassiveSets<P: NodeMemory> {
     domains: [Domain<P>; DOMAINS],
-    seats: [Seat<P>; SEATS],
 }
 
 /// A thread's seat in a passive set. Give it back with [`PassiveSets::leave_set`].
-#[derive(Debug)]
 #[must_use = "a seat must be given back"]
-pub struct Membership {
+pub struct Membership<P: NodeMemory> {
     domain: usize,
-    seat: u32,
+    seat: *mut Node<P>,
     order: Order,
 }
 
-impl<P: Primitive> PassiveSets<P> {
+/// Borrows a seat.
+///
+/// # Safety
+///
+/// `seat` is in a list whose latch the caller holds, or belongs to the caller.
+unsafe fn seat_at<'a, P: NodeMemory>(seat: *mut Node<P>) -> &'a Node<P> {
+    // SAFETY: guaranteed by the caller; a seat in a list is not returned (Invariant 6).
+    unsafe { &*seat }
+}
+
+impl<P: NodeMemory> Membership<P> {
+    fn seat(&self) -> &Node<P> {
+        // SAFETY: the thread's own seat until `leave_set`, which consumes the membership.
+        unsafe { seat_at(self.seat) }
+    }
+}
+
+impl<P: NodeMemory> Domain<P> {
+    /// The word that leads to the seat behind `ahead`, or to the front if `ahead` is null.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the latch, and `ahead` is null or in the set.
+    unsafe fn link_behind(&self, ahead: *mut Node<P>) -> &P::Ptr<Node<P>> {
+        // SAFETY: guaranteed by the caller.
+        if ahead.is_null() { &self.front } else { unsafe { &seat_at(ahead).next } }
+    }
+
+    /// The word that leads to the seat ahead of `behind`, or to the back if `behind` is null.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the latch, and `behind` is null or in the set.
+    unsafe fn link_ahead(&self, behind: *mut Node<P>) -> &P::Ptr<Node<P>> {
+        // SAFETY: guaranteed by the caller.
+        if behind.is_null() { &self.back } else { unsafe { &seat_at(behind).previous } }
+    }
+
+    /// Inserts `seat` behind `ahead`, or as the front if `ahead` is null.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the latch. `seat` belongs to the caller or has been unlinked under this
+    /// latch; `ahead` is null or in the set.
+    unsafe fn insert(&self, seat: *mut Node<P>, ahead: *mut Node<P>) {
+        // SAFETY: guaranteed by the caller; `behind` is in the set.
+        unsafe {
+            let behind = self.link_behind(ahead).load(Relaxed);
+            seat_at(seat).previous.store(ahead, Relaxed);
+            seat_at(seat).next.store(behind, Relaxed);
+            self.link_behind(ahead).store(seat, Relaxed);
+            self.link_ahead(behind).store(seat, Relaxed);
+        }
+    }
+
+    /// Removes `seat`.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the latch, and `seat` is in the set.
+    unsafe fn unlink(&self, seat: *mut Node<P>) {
+        // SAFETY: guaranteed by the caller; the seat's neighbours are in the set.
+        unsafe {
+            let ahead = seat_at(seat).previous.load(Relaxed);
+            let behind = seat_at(seat).next.load(Relaxed);
+            self.link_behind(ahead).store(behind, Relaxed);
+            self.link_ahead(behind).store(ahead, Relaxed);
+        }
+    }
+
+    /// Moves the last seat to the front, if `oldest` is set or its thread has been passive for too
+    /// long. (The last seat is the oldest, because newcomers go first.)
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the latch.
+    unsafe fn advance_oldest(&self, oldest: bool) {
+        let last = self.back.load(Relaxed);
+        if last == self.front.load(Relaxed) {
+            return;
+        }
+        // SAFETY: guaranteed by the caller; a set whose ends differ has a last seat.
+        unsafe {
+            let passive = P::now().saturating_sub(seat_at(last).published.load(Relaxed));
+            if oldest || passive > LONGEST_PASSIVE_NS {
+                self.unlink(last);
+                self.insert(last, ptr::null_mut());
+            }
+        }
+    }
+}
+
+impl<P: NodeMemory> PassiveSets<P> {
     /// Empty sets.
     pub fn new() -> Self {
         let zero = || P::U32::new(0);
@@ -111,15 +197,11 @@ impl<P: Primitive> PassiveSets<P> {
             domains: core::array::from_fn(|_| Domain {
                 latch: zero(),
                 active: zero(),
-                front: zero(),
+                front: P::Ptr::new(ptr::null_mut()),
+                back: P::Ptr::new(ptr::null_mut()),
                 passed: zero(),
                 users: zero(),
                 key: P::U64::new(0),
-            }),
-            seats: core::array::from_fn(|_| Seat {
-                state: zero(),
-                behind: zero(),
-                since: P::U64::new(0),
             }),
         }
     }
@@ -194,52 +276,31 @@ impl<P: Primitive> PassiveSets<P> {
         result
     }
 
-    fn seat(&self, seat: u32) -> &Seat<P> {
-        &self.seats[seat as usize - 1]
-    }
-
-    /// Claims a free seat; `None` if all are taken.
-    fn find_seat(&self) -> Option<u32> {
-        // Threads start their search at different seats.
-        let first = P::thread_id() as usize;
-        (0..SEATS)
-            .map(|offset| (first + offset) % SEATS)
-            .find(|&seat| {
-                let state = &self.seats[seat].state;
-                state.load(Relaxed) == FREE
-                    && state.compare_exchange(FREE, PARKED, Acquire, Relaxed).is_ok()
-            })
-            .map(|seat| seat as u32 + 1)
-    }
-
-    /// Puts the caller into a passive set; `None` if no seat is free.
-    pub fn join_set(&self, domain: usize, order: Order) -> Option<Membership> {
-        let seat = self.find_seat()?;
-        self.seat(seat).since.store(P::now(), Relaxed);
+    /// Puts the caller into a passive set.
+    pub fn join_set(&self, domain: usize, order: Order) -> Membership<P> {
+        let membership = Membership { domain, seat: P::take_node(), order };
+        let seat = membership.seat();
+        seat.published.store(P::now(), Relaxed);
+        seat.status.store(PARKED, Relaxed);
         self.latched(domain, |domain| {
             let front = domain.front.load(Relaxed);
-            if front == NO_SEAT {
-                self.seat(seat).behind.store(NO_SEAT, Relaxed);
-                self.seat(seat).state.store(WATCH, Relaxed);
-                domain.front.store(seat, Relaxed);
-                return;
+            if front.is_null() {
+                seat.status.store(WATCH, Relaxed); // Invariant 2
             }
-            let mut before = front;
-            if order == Order::FirstComeFirstServed {
-                while self.seat(before).behind.load(Relaxed) != NO_SEAT {
-                    before = self.seat(before).behind.load(Relaxed);
-                }
-            }
-            self.seat(seat).behind.store(self.seat(before).behind.load(Relaxed), Relaxed);
-            self.seat(before).behind.store(seat, Relaxed);
+            let ahead = match order {
+                Order::FirstComeFirstServed => domain.back.load(Relaxed),
+                Order::LastComeFirstServed => front,
+            };
+            // SAFETY: under the latch; `ahead` is in the set or null.
+            unsafe { domain.insert(membership.seat, ahead) };
         });
-        Some(Membership { domain, seat, order })
+        membership
     }
 
     /// Parks until the caller is the watcher or `deadline` passes. Returns whether it is the
     /// watcher.
-    pub fn wait_for_front(&self, membership: &Membership, deadline: Option<u64>) -> bool {
-        let state = &self.seat(membership.seat).state;
+    pub fn wait_for_front(&self, membership: &Membership<P>, deadline: Option<u64>) -> bool {
+        let state = &membership.seat().status;
         while state.load(Acquire) == PARKED {
             if deadline.is_some_and(|end| P::now() >= end) {
                 return false;
@@ -251,168 +312,52 @@ impl<P: Primitive> PassiveSets<P> {
 
     /// Removes the caller from its set. A watcher is followed by the oldest thread if `oldest` is
     /// set or that thread has been passive for too long (Invariant 4), else by the next thread.
-    pub fn leave_set(&self, membership: Membership, oldest: bool) {
+    pub fn leave_set(&self, membership: Membership<P>, oldest: bool) {
         let Membership { domain, seat, order } = membership;
-        let next = self.latched(domain, |domain| {
-            let behind = self.seat(seat).behind.load(Relaxed);
-            let front = domain.front.load(Relaxed);
-            if front != seat {
-                let mut before = front;
-                while self.seat(before).behind.load(Relaxed) != seat {
-                    before = self.seat(before).behind.load(Relaxed);
-                }
-                self.seat(before).behind.store(behind, Relaxed);
-                return NO_SEAT;
+        let woken = self.latched(domain, |domain| {
+            let is_watcher = domain.front.load(Relaxed) == seat;
+            // SAFETY: under the latch; the caller's seat is in the set.
+            unsafe { domain.unlink(seat) };
+            if !is_watcher {
+                return None;
             }
-            let next = match order {
-                Order::FirstComeFirstServed => behind,
-                Order::LastComeFirstServed => self.oldest_or_first(behind, oldest),
-            };
-            domain.front.store(next, Relaxed);
-            if next != NO_SEAT {
-                self.seat(next).state.store(WATCH, Release); // Invariant 2
+            if order == Order::LastComeFirstServed {
+                // SAFETY: under the latch.
+                unsafe { domain.advance_oldest(oldest) };
             }
-            next
+            let next = domain.front.load(Relaxed);
+            (!next.is_null()).then(|| {
+                // SAFETY: under the latch, and in the set.
+                let state = unsafe { &seat_at(next).status };
+                state.store(WATCH, Release); // Invariant 2
+                ptr::from_ref(state) // Invariant 6
+            })
         });
-        self.seat(seat).state.store(FREE, Release);
-        if next != NO_SEAT {
-            P::unpark(&raw const self.seat(next).state, 1);
+        // SAFETY: from `take_node`, and in no list any more.
+        unsafe { P::give_node(seat) };
+        if let Some(state) = woken {
+            P::unpark(state, 1);
         }
     }
 
-    /// Moves the last seat of the list that begins at `first` to the front, if `oldest` is set or
-    /// its thread has been passive for too long. (The last seat is the oldest, because newcomers go
-    /// first.) Returns the first seat of the resulting list.
-    fn oldest_or_first(&self, first: u32, oldest: bool) -> u32 {
-        let behind = |seat: u32| self.seat(seat).behind.load(Relaxed);
-        if first == NO_SEAT || behind(first) == NO_SEAT {
-            return first;
-        }
-        let mut before = first;
-        while behind(behind(before)) != NO_SEAT {
-            before = behind(before);
-        }
-        let last = behind(before);
-        let passive = P::now().saturating_sub(self.seat(last).since.load(Relaxed));
-        if !oldest && passive <= LONGEST_PASSIVE_NS {
-            return first;
-        }
-        self.seat(before).behind.store(NO_SEAT, Relaxed);
-        self.seat(last).behind.store(first, Relaxed);
-        last
-    }
-
-    /// Clears the sets in the child of a `fork`, which has no waiters.
+    /// Clears the sets in the child of a `fork`, which has no waiters. (The seats left behind are
+    /// lost to the child.)
     pub fn reset(&self) {
-        let words = self
-            .domains
-            .iter()
-            .flat_map(|domain| [&domain.latch, &domain.active, &domain.front, &domain.users]);
-        words
-            .chain(self.seats.iter().map(|seat| &seat.state))
-            .for_each(|word| word.store(0, Relaxed));
+        for domain in &self.domains {
+            domain.front.store(ptr::null_mut(), Relaxed);
+            domain.back.store(ptr::null_mut(), Relaxed);
+            for word in [&domain.latch, &domain.active, &domain.users] {
+                word.store(0, Relaxed);
+            }
+        }
     }
 }
 
-impl<P: Primitive> Default for PassiveSets<P> {
+impl<P: NodeMemory> Default for PassiveSets<P> {
     fn default() -> Self {
         Self::new()
     }
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::primitive::{Clock as _, Native};
-
-    /// Whether each of `members` is the watcher.
-    fn watchers(sets: &PassiveSets<Native>, members: &[&Membership]) -> Vec<bool> {
-        members.iter().map(|member| sets.seat(member.seat).state.load(Relaxed) == WATCH).collect()
-    }
-
-    fn three(sets: &PassiveSets<Native>, order: Order) -> [Membership; 3] {
-        core::array::from_fn(|_| sets.join_set(5, order).expect("a free seat"))
-    }
-
-    #[test]
-    fn watcher_under_fcfs_is_followed_in_order() {
-        let sets = PassiveSets::new();
-        let [first, second, third] = three(&sets, Order::FirstComeFirstServed);
-        assert_eq!(watchers(&sets, &[&first, &second, &third]), [true, false, false]);
-        sets.leave_set(first, false);
-        assert_eq!(watchers(&sets, &[&second, &third]), [true, false]);
-        sets.leave_set(second, false);
-        sets.leave_set(third, false);
-        assert_eq!(sets.domains[5].front.load(Relaxed), NO_SEAT);
-    }
-
-    #[test]
-    fn watcher_under_lcfs_is_followed_by_newest_or_oldest() {
-        let sets = PassiveSets::new();
-        let [first, second, third] = three(&sets, Order::LastComeFirstServed);
-        sets.leave_set(first, false);
-        assert_eq!(watchers(&sets, &[&second, &third]), [false, true], "the newest");
-        let fourth = sets.join_set(5, Order::LastComeFirstServed).expect("a free seat");
-        sets.leave_set(third, true);
-        assert_eq!(watchers(&sets, &[&second, &fourth]), [true, false], "the oldest");
-        sets.leave_set(second, true);
-        sets.leave_set(fourth, true);
-    }
-
-    #[test]
-    fn watcher_after_longest_passive_time_is_the_oldest() {
-        let sets = PassiveSets::new();
-        let [first, second, third] = three(&sets, Order::LastComeFirstServed);
-        let before = Native::now().saturating_sub(LONGEST_PASSIVE_NS + 1);
-        sets.seat(second.seat).since.store(before, Relaxed);
-        sets.leave_set(first, false);
-        assert_eq!(watchers(&sets, &[&second, &third]), [true, false]);
-        sets.leave_set(second, false);
-        assert_eq!(watchers(&sets, &[&third]), [true]);
-        sets.leave_set(third, false);
-    }
-
-    #[test]
-    fn leave_from_the_middle_keeps_the_order() {
-        let sets = PassiveSets::new();
-        let [first, second, third] = three(&sets, Order::FirstComeFirstServed);
-        sets.leave_set(second, false);
-        assert_eq!(watchers(&sets, &[&first, &third]), [true, false]);
-        sets.leave_set(first, false);
-        assert_eq!(watchers(&sets, &[&third]), [true]);
-        sets.leave_set(third, false);
-    }
-
-    #[test]
-    fn seats_after_leave_are_free_again() {
-        let sets = PassiveSets::<Native>::new();
-        let members: Vec<Membership> =
-            core::iter::from_fn(|| sets.join_set(1, Order::LastComeFirstServed)).collect();
-        assert_eq!(members.len(), SEATS);
-        members.into_iter().for_each(|member| sets.leave_set(member, false));
-        let membership = sets.join_set(2, Order::FirstComeFirstServed).expect("a free seat");
-        sets.leave_set(membership, false);
-    }
-
-    #[test]
-    fn enter_of_occupied_domain_by_other_lock_is_refused() {
-        let sets = PassiveSets::<Native>::new();
-        assert!(sets.enter(3, 0x10) && sets.enter(3, 0x10));
-        assert!(!sets.enter(3, 0x20));
-        sets.leave(3);
-        assert!(!sets.enter(3, 0x20));
-        sets.leave(3);
-        assert!(sets.enter(3, 0x20));
-    }
-
-    #[test]
-    fn admit_beyond_limit_is_refused() {
-        let sets = PassiveSets::<Native>::new();
-        assert!(sets.admit(3, 1) && !sets.admit(3, 1));
-        sets.promote(3);
-        sets.retire(3);
-        assert!(sets.is_contended(3));
-        sets.retire(3);
-        assert!(!sets.is_contended(3) && sets.admit(3, 1));
-    }
-}
+mod tests;

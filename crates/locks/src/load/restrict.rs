@@ -208,7 +208,7 @@ impl Waiter {
     /// meanwhile.
     fn stay_passive<X: Context, R: Restriction>(
         &mut self,
-        membership: Membership,
+        membership: Membership<X::Machine>,
         wait: &Wait<'_, X>,
     ) -> bool {
         let sets = &wait.process.control().passive;
@@ -256,11 +256,7 @@ impl<R: Restriction> LoadManager for Restrict<R> {
             return waiter.park(wait);
         }
         let sets = &wait.process.control().passive;
-        let Some(membership) = sets.join_set(waiter.domain, R::ORDER) else {
-            sets.promote(waiter.domain);
-            waiter.standing = Standing::Active;
-            return false;
-        };
+        let membership = sets.join_set(waiter.domain, R::ORDER);
         let acquired = waiter.stay_passive::<X, R>(membership, wait);
         if waiter.standing == Standing::Passive {
             waiter.standing = Standing::Entered;

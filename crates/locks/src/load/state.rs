@@ -9,6 +9,7 @@ use super::pollers::Pollers;
 use super::settings::{BACKOFF_NS, INTERVAL_NS, SLEEP_NS};
 use crate::parking::slots::SleepSlots;
 use crate::primitive::{Atomic, AtomicInt, Primitive};
+use crate::queue::NodeMemory;
 
 /// A part of the controller: T leaves one more thread awake than there are processors, while
 /// threads mostly work.
@@ -54,7 +55,7 @@ impl<P: Primitive> Polled<P> {
 }
 
 /// The sleep-slot buffer, the settings, and what waiters and controller record for each other.
-pub struct LoadControl<P: Primitive> {
+pub struct LoadControl<P: NodeMemory> {
     /// The sleep-slot buffer.
     pub slots: SleepSlots<P>,
     /// Set by long waits, cleared by the controller each interval.
@@ -106,7 +107,7 @@ impl LoadControl<crate::primitive::Native> {
     }
 }
 
-impl<P: Primitive> LoadControl<P> {
+impl<P: NodeMemory> LoadControl<P> {
     /// Load control with no thread asleep, target 0 and the default settings.
     pub fn new() -> Self {
         LoadControl {
@@ -199,7 +200,7 @@ impl<P: Primitive> LoadControl<P> {
     }
 }
 
-impl<P: Primitive> Default for LoadControl<P> {
+impl<P: NodeMemory> Default for LoadControl<P> {
     fn default() -> Self {
         Self::new()
     }

@@ -19,8 +19,10 @@ pub struct Node<P: Primitive> {
     pub(super) link: P::U32,
     /// The node behind this one; under CLH, the node before an abandoned one.
     pub(crate) next: P::Ptr<Node<P>>,
+    /// The node ahead of this one, in a list linked in both directions.
+    pub(crate) previous: P::Ptr<Node<P>>,
     /// When the waiter last polled, by the machine's clock. For a holder, under some locks, when it
-    /// acquired the lock.
+    /// acquired the lock; for a passive thread, when it became passive.
     pub(crate) published: P::U64,
     /// The process generation of the waiter.
     pub(crate) generation: P::U32,
@@ -34,6 +36,7 @@ impl<P: Primitive> Node<P> {
             index,
             link: P::U32::new(link),
             next: P::Ptr::new(ptr::null_mut()),
+            previous: P::Ptr::new(ptr::null_mut()),
             published: P::U64::new(0),
             generation: P::U32::new(0),
         }
