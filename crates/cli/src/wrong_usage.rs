@@ -11,6 +11,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use unconvoy_measure::output::{complain, not_printed};
 
+use crate::executable::resolve;
 use crate::messages::command as messages;
 use crate::paragraph::{COLUMNS, commented, row};
 
@@ -47,8 +48,13 @@ fn print_to_output(error: clap::Error) -> std::io::Result<()> {
     }
 }
 
-/// Replaces the tip to write a value after `--`, where PROGRAM begins or nothing may follow.
+/// Replaces the tip to write a value after `--`, where PROGRAM begins or nothing may follow. Adds
+/// how to run a program that was taken for a subcommand.
 fn with_working_tip(mut error: clap::Error) -> clap::Error {
+    if let Some(program) = program_as_subcommand(&error) {
+        let tip = StyledStr::from(messages::run_program(&program));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
@@ -65,6 +71,16 @@ fn with_working_tip(mut error: clap::Error) -> clap::Error {
         }
     }
     error
+}
+
+/// The unknown subcommand, if it is the path of a program.
+fn program_as_subcommand(error: &clap::Error) -> Option<String> {
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) if word.contains('/') => {
+            resolve(word.as_ref()).map(|_| word.clone())
+        }
+        _ => None,
+    }
 }
 
 /// Removes the possible values of an option from the error if they do not fit in a line; returns a
@@ -192,5 +208,16 @@ mod tests {
         assert!(negative.contains("--OPTION=-5"), "{negative}");
         let unknown = error(&["unconvoy", "run", "--nosuch", "--", "true"]);
         assert!(!unknown.contains("as a value"), "{unknown}");
+    }
+
+    #[test]
+    fn tip_for_a_program_in_place_of_a_subcommand() {
+        let error = |word: &str| {
+            let wrong = Cli::grouped().try_get_matches_from(["unconvoy", word]).unwrap_err();
+            with_working_tip(wrong).to_string()
+        };
+        assert!(error("/bin/sh").contains("'unconvoy run -- /bin/sh'"));
+        assert!(!error("/no/such").contains("unconvoy run"));
+        assert!(!error("nosuch").contains("unconvoy run"));
     }
 }

@@ -179,6 +179,11 @@ pub(crate) fn negative_value(word: &str) -> String {
     format!("to pass '{word}' as an option's value, use '--OPTION={word}'")
 }
 
+/// A tip, in clap's words.
+pub(crate) fn run_program(program: &str) -> String {
+    format!("to run a program with its locks replaced, use 'unconvoy run -- {program}'")
+}
+
 pub(crate) fn option_of_own_locks(option: &str) -> String {
     format!("{option} is for unconvoy's own locks: omit --lock libc")
 }
@@ -214,6 +219,7 @@ pub(crate) fn samples() -> Vec<String> {
         cannot_read(file),
         option_of_own_locks("--load"),
         negative_value("-5"),
+        run_program("./server"),
         statistics_empty(file),
         statistics_not_json(file),
         statistics_of_other_format(file, "unconvoy-stats-2", schema),
