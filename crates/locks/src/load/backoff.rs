@@ -201,6 +201,15 @@ mod tests {
         }
     }
 
+    /// The first two numbers of Marsaglia's generator with shifts of 13, 7 and 17 (*Xorshift RNGs*,
+    /// 2003), from 1.
+    #[test]
+    fn random_sequence_is_that_of_the_published_generator() {
+        let mut random = Random::new(0);
+        let states = [0; 2].map(|_| (random.uniform(), random.0).1);
+        assert_eq!(states, [1_082_269_761, 1_152_992_998_833_853_505]);
+    }
+
     #[test]
     fn sleeps_from_many_draws_are_exponential() {
         let mut random = Random::new(7);

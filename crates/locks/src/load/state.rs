@@ -230,4 +230,14 @@ mod tests {
             .map(|setting| line(core::ptr::from_ref(setting).addr()));
         assert!(settings.iter().all(|setting| !lines.contains(setting)));
     }
+
+    #[test]
+    fn idle_control_of_a_static_has_the_default_settings() {
+        let settings = |control: &LoadControl<Native>| {
+            [&control.interval, &control.sleep, &control.backoff]
+                .map(|setting| setting.load(Relaxed))
+        };
+        assert_eq!(settings(&LoadControl::idle()), settings(&LoadControl::new()));
+        assert_eq!(settings(&LoadControl::idle()), [INTERVAL_NS, SLEEP_NS, BACKOFF_NS]);
+    }
 }
