@@ -292,11 +292,14 @@ mod tests {
     fn reader_of_a_biased_lock_asks_for_hidden_holders_and_drops_the_request() {
         let (word, asked) = (RwWord::<Native>::unlocked(), Cell::new(0));
         word.request();
+        let begin = <Native as crate::primitive::Clock>::now();
         word.give_way_now(|| {
             asked.set(asked.get() + 1);
             true
         });
+        let waited = <Native as crate::primitive::Clock>::now() - begin;
         assert!(asked.get() > 0 && !word.has_request());
+        assert!(waited >= GIVE_WAY_NS, "it dropped the request after {waited} ns");
     }
 
     #[test]

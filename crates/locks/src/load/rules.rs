@@ -118,4 +118,11 @@ mod tests {
     fn unknown_rules_are_not_chosen() {
         assert!(!choose("without-a-name"));
     }
+
+    #[test]
+    fn set_has_the_rules_of_its_bits() {
+        const BITS: u32 = 1 << Rule::Notice as u32 | 1 << Rule::Yields as u32;
+        assert!(Set::<BITS>::has(Rule::Notice) && Set::<BITS>::has(Rule::Yields));
+        assert!(!Set::<BITS>::has(Rule::Margin) && !Set::<0>::has(Rule::Notice));
+    }
 }
