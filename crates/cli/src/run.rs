@@ -70,7 +70,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub strategy: Option<PathBuf>,
     /// Report once, on standard error, when a thread has waited for a lock for TIME, such as 10s:
-    /// the waits with their stacks, and deadlocks. The program goes on.
+    /// the waits with their stacks, and deadlocks. The program goes on. Programs that PROGRAM
+    /// starts are not watched.
     #[arg(long, value_name = "TIME", value_parser = watch::limit)]
     pub watchdog: Option<Duration>,
     /// Write the watchdog's report to FILE instead.

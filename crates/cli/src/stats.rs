@@ -77,6 +77,7 @@ struct Controller {
     cpu_ns: u64,
     sensor: String,
     runnable: f64,
+    most_runnable: f64,
     capacity: f64,
 }
 
@@ -259,13 +260,15 @@ pub fn read(file: &Path) -> anyhow::Result<Record> {
 
 fn render(mut record: Record, top: usize) -> String {
     let nanoseconds = |ns: u64| quantity::seconds(ns as f64 * 1e-9);
-    let Controller { starts, ticks, cpu_ns, sensor, runnable, capacity } = record.controller;
+    let Controller { starts, ticks, cpu_ns, sensor, runnable, most_runnable, capacity } =
+        record.controller;
     // A process without contention never starts the controller and has no sensor reading.
     let load = match capacity {
         0.0 => String::new(),
         _ => format!(
-            "load: {runnable:.1} runnable on {capacity:.2} processors at the last reading of \
-             {sensor}\n"
+            "load: up to {:.1} runnable on {capacity:.2} processors, {runnable:.1} at the last \
+             reading of {sensor}\n",
+            most_runnable.max(runnable)
         ),
     };
     let Slots { slept, left, woken, timed_out, given_back } = record.slots;

@@ -192,6 +192,7 @@ const EXAMPLE: &str = r#"{
     "schema":"unconvoy-stats-1","program":"./server","pid":4917,"lock":"loiter",
     "load":"control","wall_ns":1003875908,"processors":2,
     "controller":{"starts":2,"ticks":117,"cpu_ns":8429049,"sensor":"schedstat","runnable":1.553,
+    "most_runnable":9.204,
      "capacity":2.0},
     "slots":{"slept":233,"left":233,"woken":86,"timed_out":4,"given_back":143},
     "special":{"cores":2,"bound":2,"tasks":16,"most_tasks":16,"moves":32,"votes":92,

@@ -313,6 +313,7 @@ pub(crate) fn write(pair: &Pair, special: impl FnOnce(u64) -> Option<serde_json:
             "cpu_ns": controller.busy_ns,
             "sensor": controller.sensor,
             "runnable": f64::from(controller.runnable) / 1e3,
+            "most_runnable": f64::from(controller.most_runnable) / 1e3,
             "capacity": f64::from(controller.capacity) / 1e3,
         },
         "slots": {

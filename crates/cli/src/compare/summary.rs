@@ -101,7 +101,7 @@ pub fn conclude(plan: &Plan, summaries: &[Summary]) -> String {
         return match plan.configurations.len() {
             _ if summaries.is_empty() => "No run finished.".to_string(),
             1 => format!("Only {first} was measured: nothing to compare it with."),
-            _ => format!("Too few runs finished to compare anything with {first}."),
+            _ => format!("Nothing to compare with {first}: too few runs finished, or measured 0."),
         };
     };
     let cells = match compared.len() {

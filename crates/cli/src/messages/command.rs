@@ -103,7 +103,7 @@ pub(crate) fn cannot_read(file: &Path) -> String {
 
 pub(crate) fn statistics_empty(file: &Path) -> String {
     format!(
-        "{} is empty: a signal, `_exit` or `exec` ended the program before it wrote the file",
+        "{} is empty: the program could not write it, or a signal, `_exit` or `exec` ended it first",
         file.display()
     )
 }
@@ -126,7 +126,7 @@ pub(crate) fn statistics_incomplete(file: &Path, own: &str) -> String {
 }
 
 pub(crate) fn cannot_write_manual(directory: &Path) -> String {
-    format!("cannot write the manual pages to {}", directory.display())
+    format!("cannot write the manual pages to {}: name a directory", directory.display())
 }
 
 pub(crate) fn bpf_not_available(instead: &str, why: impl Display) -> String {

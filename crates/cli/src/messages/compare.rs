@@ -51,7 +51,11 @@ pub(crate) fn threads_without_placeholder(placeholder: &str) -> String {
 }
 
 pub(crate) fn no_capture_group(regex: &str) -> String {
-    format!("no capture group: put ( ) around the number, as in '{regex}([0-9.]+)'")
+    // The pattern of the number often stands there, without the group.
+    let before = regex.trim_end_matches(['+', '*', '.', '$']);
+    let before = before.strip_suffix("[0-9.]").or(before.strip_suffix("[0-9]")).unwrap_or(before);
+    let before = before.strip_suffix("\\d").unwrap_or(before);
+    format!("no capture group: put ( ) around the number, as in '{before}([0-9.]+)'")
 }
 
 pub(crate) fn several_capture_groups(count: usize) -> String {
@@ -129,6 +133,16 @@ pub(crate) fn cannot_save_runs(first: &Path, second: &Path) -> String {
         first.display(),
         second.display()
     )
+}
+
+#[cfg(test)]
+#[test]
+fn pattern_of_a_number_gets_its_group() {
+    for pattern in
+        ["rate: ", "rate: [0-9.]+", "rate: [0-9]+", r"rate: \d+", r"rate: \d+$", "rate: .*"]
+    {
+        assert!(no_capture_group(pattern).ends_with("'rate: ([0-9.]+)'"), "{pattern}");
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,11 @@
 //! Messages of `profile --pid` and `profile --kernel`.
 
+use super::top;
+
 pub(crate) fn no_such_process(pid: u32) -> String {
+    if !std::path::Path::new("/proc/self").exists() {
+        return format!("cannot look for process {pid}: mount /proc");
+    }
     format!("no process {pid}: list the running ones with `ps -e`")
 }
 
@@ -21,6 +26,9 @@ pub(crate) fn is_32_bit(pid: u32) -> String {
 }
 
 pub(crate) fn not_permitted(pid: u32) -> String {
+    if nix::unistd::geteuid().is_root() {
+        return top::lacks_capability(pid);
+    }
     format!("no permission to look into process {pid}: use root, or its user and CAP_SYS_PTRACE")
 }
 

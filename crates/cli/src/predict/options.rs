@@ -125,9 +125,9 @@ it.
 With --kernel, a guest boots twice: for the kernel's symbols, which are cached, and for the \
 command. The guest has a busybox and an ext4 disk at /scratch.
 
-Exit status: 0 with a report. 1: nothing collected, a file not written, or an invalid trace. 2: \
-wrong options, or a file that cannot be written. 125: QEMU or a part of unconvoy missing. 126, \
-127: as in run. 130: interrupted, reported.
+Exit status: 0 with a report, even of a program that failed. 1: nothing collected, a file not \
+written, or an invalid trace. 2: wrong options, or a file that cannot be written. 125: QEMU or a \
+part of unconvoy missing. 126, 127: as in run. 130: interrupted, reported.
 
 Examples:
   unconvoy predict --processors 2,8 -- ./server --threads 8

@@ -61,7 +61,12 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<u8> {
     }
     check_outputs(args)?;
     if let Some(folder) = &args.to {
-        std::fs::create_dir_all(folder)
+        let is_other = folder.exists() && !folder.is_dir();
+        let created = match is_other {
+            true => Err(std::io::ErrorKind::NotADirectory.into()),
+            false => std::fs::create_dir_all(folder),
+        };
+        created
             .and_then(|()| tempfile::tempfile_in(folder))
             .map_err(|why| Refusal::usage(messages::output_rejected("--to", folder, why)))?;
     }

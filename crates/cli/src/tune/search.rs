@@ -198,12 +198,14 @@ fn conclude(
         status = UNDECIDED;
     }
     let is_resumable = !record.complete && status != UNDECIDED;
+    let mut is_whole = true;
     let mut write = |path: &Path, bytes: anyhow::Result<Vec<u8>>| {
         let written = bytes.and_then(|bytes| Ok(replace(path, &bytes)?));
-        if let Err(error) = written {
+        if let Err(error) = &written {
             complain(&format!("{}: {error:#}", cannot_write(path)));
-            status = status.max(1);
+            is_whole = false;
         }
+        written.is_ok()
     };
     // A strategy that names libc still loads the library, whose condition variables would serve the
     // program: without a gain, the program should run as it is.
@@ -216,22 +218,24 @@ fn conclude(
     if let Some(html) = &args.html {
         write(html, page::render(&record, output).map(String::into_bytes));
     }
+    let mut is_kept = false;
     if is_resumable || args.json.is_some() {
-        write(state, unconvoy_measure::export::json(&record));
+        is_kept = write(state, unconvoy_measure::export::json(&record));
     } else if record.complete || !args.resume.as_ref().is_some_and(|file| is_same(file, state)) {
         let _ = std::fs::remove_file(state);
     }
     for warning in &record.warnings[shown..] {
         complain(&format!("warning: {warning}"));
     }
-    if is_resumable {
+    if is_resumable && is_kept {
         complain(&messages::kept(&resuming(state, &args.program)));
     }
     if let Err(error) = print_all(file::text(&record, args.measured.quiet)) {
         complain(&error.to_string());
-        status = status.max(1);
+        is_whole = false;
     }
-    Ok(status)
+    // After a signal, the status says so.
+    Ok(if is_whole || status > UNDECIDED { status } else { 1 })
 }
 
 fn ended_by(record: &mut Record, why: String, status: u8) -> u8 {

@@ -60,6 +60,8 @@ static COUNTERS: Counters<Native> = Counters {
     runnable: AtomicU32::new(0),
     capacity: AtomicU32::new(0),
 };
+/// The greatest number of runnable threads of any reading, in thousandths.
+static MOST_RUNNABLE: AtomicU32 = AtomicU32::new(0);
 
 static LOAD_CONTROL: LoadControl<Native> = LoadControl::idle();
 
@@ -95,6 +97,9 @@ pub struct ControllerReport {
     pub sensor: &'static str,
     /// Runnable threads of the last reading, in thousandths.
     pub runnable: u32,
+    /// The greatest number of runnable threads of any reading, in thousandths. Includes those that
+    /// polled for events.
+    pub most_runnable: u32,
     /// Capacity in the last reading, in thousandths of a processor; 0 before the first reading.
     pub capacity: u32,
 }
@@ -110,6 +115,7 @@ pub fn controller_report() -> ControllerReport {
         thread: THREAD.id(),
         sensor: sensor().name(),
         runnable: COUNTERS.runnable.load(Relaxed),
+        most_runnable: MOST_RUNNABLE.load(Relaxed),
         capacity: COUNTERS.capacity.load(Relaxed),
     }
 }
@@ -336,6 +342,9 @@ impl Sensor for Watched {
         let reading = self.sensor.read(now);
         self.record_fallback();
         let reading = self.hook.map_or(reading, |hook| (hook.interval)(now, reading));
+        if let Some(Reading { runnable, .. }) = reading {
+            MOST_RUNNABLE.fetch_max((runnable * 1e3) as u32, Relaxed);
+        }
         if let Some(observer) = self.observer {
             (observer.interval)(now);
         }
@@ -375,10 +384,11 @@ pub(super) fn reset_after_fork() {
     PROCESS.store(0, Relaxed);
     THREAD.forget();
     BARRED.store(0, Relaxed);
-    for count in [&COUNTERS.starts, &COUNTERS.ticks, &COUNTERS.runnable, &COUNTERS.capacity] {
+    let Counters { starts, ticks, busy_ns, runnable, capacity } = &COUNTERS;
+    for count in [starts, ticks, runnable, capacity, &MOST_RUNNABLE] {
         count.store(0, Relaxed);
     }
-    COUNTERS.busy_ns.store(0, Relaxed);
+    busy_ns.store(0, Relaxed);
     LOAD_CONTROL.reset();
     if let Some(hook) = hook::get() {
         (hook.forked)();
