@@ -23,6 +23,9 @@ pub fn problem(advice: &Advice) -> String {
     format!("{count}{}{place}: {}. {}", advice.lock, advice.problem.name(), advice.sentence)
 }
 
+/// A smaller gain is printed as 1.00.
+const WORTH_A_NUMBER: f64 = 1.005;
+
 /// The expected gain and its basis.
 pub fn gain(advice: &Advice) -> Option<String> {
     let Gain { low, expected, high, part } = advice.gain?;
@@ -35,12 +38,16 @@ pub fn gain(advice: &Advice) -> Option<String> {
     };
     let part = match part {
         whole if whole >= 0.95 => String::new(),
-        part => format!(" in {:.0} % of the time", 100.0 * part),
+        part => format!(" while threads wait, {:.0} % of the time", 100.0 * part),
     };
-    Some(format!(
-        "{remedy}: {expected:.2} times the throughput ({low:.2} to {high:.2}){part}, from {}.",
-        advice.based_on.name()
-    ))
+    let basis = advice.based_on.name();
+    Some(match high < WORTH_A_NUMBER {
+        true => format!("{remedy}: no gain, from {basis}."),
+        false => format!(
+            "{remedy}: {expected:.2} times the throughput ({low:.2} to {high:.2}){part}, from \
+             {basis}."
+        ),
+    })
 }
 
 /// The strategy file of all advice, or `None` if no strategy helps. A lock that has several entries

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ffi::c_int;
 use std::time::Duration;
 
+use unconvoy_measure::arguments::counted;
 use unconvoy_measure::child::Output;
 use unconvoy_measure::export::Destination;
 use unconvoy_measure::rounds::{Order, Rounds, Step, Turn};
@@ -96,7 +97,7 @@ impl Session<'_> {
         if !quiet {
             let most = if self.plan.precision.is_some() { "at most " } else { "" };
             let count = u64::from(warmup + runs) * cells as u64;
-            steps.note(&format!("{most}{count} runs, seed {seed}"));
+            steps.note(&format!("{most}{}, seed {seed}", counted(count, "run")));
         }
         let mut is_first = true;
         let mut precise = HashSet::new();

@@ -275,9 +275,9 @@ mod tests {
     fn conclusion_without_runs_says_so() {
         assert_eq!(conclude(&plan(), &[]), "No run finished.");
         let half = summarise(&plan(), &runs(&[("libc", 8, [1.0; 3])]), false);
-        assert!(conclude(&plan(), &half).contains("Too few runs"));
+        assert!(conclude(&plan(), &half).contains("too few runs"));
         let zero = runs(&[("libc", 8, [0.0; 3]), ("default", 8, [1.0; 3])]);
-        assert!(conclude(&plan(), &summarise(&plan(), &zero, false)).contains("Too few runs"));
+        assert!(conclude(&plan(), &summarise(&plan(), &zero, false)).contains("too few runs"));
     }
 
     #[test]

@@ -102,9 +102,9 @@ pub(crate) fn cannot_read(file: &Path) -> String {
 }
 
 pub(crate) fn statistics_empty(file: &Path) -> String {
+    let file = file.display();
     format!(
-        "{} is empty: the program could not write it, or a signal, `_exit` or `exec` ended it first",
-        file.display()
+        "{file} is empty: the program could not write it, or a signal or `_exit` ended it first"
     )
 }
 

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use unconvoy_measure::arguments::counted;
+
 pub(crate) fn no_budget() -> &'static str {
     "expected 1s to 24h, such as 90s or 5m"
 }
@@ -129,7 +131,8 @@ pub(crate) fn depends_on_distance(
 
 pub(crate) fn leads(candidate: &str, rounds: usize, ratio: f64) -> String {
     format!(
-        "So far, not confirmed: {candidate}, {ratio:.2} times libc in {rounds} rounds of trials"
+        "So far, not confirmed: {candidate}, {ratio:.2} times libc in {} of trials",
+        counted(rounds as u64, "round")
     )
 }
 

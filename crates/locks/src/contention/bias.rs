@@ -188,4 +188,13 @@ mod tests {
     fn pause_after_a_bias_that_was_not_worthwhile_is_not_shorter() {
         assert!(pause_after(0) >= LONGEST_PAUSE_NS);
     }
+
+    #[test]
+    fn pause_after_a_long_revocation_is_a_multiple_of_it() {
+        const TOOK: u64 = 1_000_000;
+        let (state, limits) = (AtomicU32::new(0), Limits::<Native>::new());
+        let begin = Native::now() - TOOK;
+        Bias::new(&state, &limits).inhibit(begin, begin, 1);
+        assert!(limits.pause.load(Relaxed) >= INHIBITION * TOOK);
+    }
 }

@@ -101,3 +101,8 @@ fn requeued_waiter_takes_a_reserved_lock_at_once() {
     assert!(lock.is_locked());
     process.set_thread_state(ThreadState::default());
 }
+
+#[test]
+fn bare_lock_is_held_only_if_its_attempt_says_so() {
+    assert!(!Bare(&|| false).try_lock() && Bare(&|| true).try_lock());
+}
