@@ -92,7 +92,7 @@ const NOT_REPRODUCED: &[(&str, &str, &str)] = &[
     ("asplos-11-published", "TM-1: at 128 threads TP-MCS keeps", COLLAPSES),
     ("asplos-11-published", "Raytrace: one thread is at least a tenth slower", SAME_COST),
     ("asplos-11", "Raytrace: at 128 threads load control keeps", GENTLER),
-    ("asplos-11-published", "Raytrace: at 128 threads load control keeps", GENTLER),
+    ("asplos-11-published", "TM-1: at 128 threads load control keeps", GENTLER),
     ("asplos-11", "TM-1: at 128 threads TP-MCS keeps", COLLAPSES),
     ("asplos-11", "TM-1: at 128 threads load control keeps", GENTLER),
     ("damon-2", "at 96 threads schedctl has at most", FEW_SECONDS),
