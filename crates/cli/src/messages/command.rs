@@ -104,7 +104,7 @@ pub(crate) fn cannot_read(file: &Path) -> String {
 pub(crate) fn statistics_empty(file: &Path) -> String {
     let file = file.display();
     format!(
-        "{file} is empty: the program could not write it, or a signal or `_exit` ended it first"
+        "{file} is empty: a signal, `_exit` or `exec` ended the program, or it could not write it"
     )
 }
 
