@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Mutates the locks, load managers and interposer, and counts the mutants that tests catch.
 
-    scripts/mutants.py [--sample 200] [--seed 1]
+    scripts/mutants.py [--sample 200] [--seed 1] [--jobs 1]
 
 Needs cargo-mutants (`cargo install --locked cargo-mutants`), which lists the mutants of FILES. Each
-mutant of the sample changes a worktree of the last commit in target/mutants/tree. STAGES are the
-tests, the quick ones first; the first failure catches the mutant. A test that hangs ends at a limit
-of processor time, or at a time-out if it also hangs the second time. Mutants that do not compile do
-not count.
+job changes a worktree of the last commit in target/mutants/JOB/tree. STAGES are the tests, the
+quick ones first; the first failure catches the mutant. A test that hangs ends at a limit of
+processor time, or at a time-out if it also hangs the second time. Hanging mutants leave processors
+idle, so that twice as many jobs as processors pay. Mutants that do not compile do not count.
 
 The order of the sample depends on a mutant's file, function and change, and on the seed, so other
 changes of the code leave it alone. Results are kept in docs/records/mutants.json, each with its
@@ -25,10 +25,11 @@ import re
 import resource
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUT = ROOT / "target/mutants"
-TREE = OUT / "tree"
 RECORD = ROOT / "docs/records/mutants.json"
 LOCKS = "crates/locks"
 PARTS = ("contention", "load", "parking", "queue")
@@ -59,7 +60,8 @@ PROFILE = ["--release", "--config", "profile.release.opt-level=1",
            "--config", "profile.release.package.unconvoy.codegen-units=16"]
 TESTS = ("biased_rw", "checkpoint", "elision", "first_use", "fork", "starvation", "system_calls",
          "wake_ups")
-PROGRAMS = ("conformance", "regressions", "behaviour", "checkpoint", "differential")
+PROGRAMS = ("conformance", "regressions", "behaviour", "checkpoint", "differential", "profile",
+            "strategy", "waits", "watch")
 # Tests that build the command, which takes longer than a test may.
 NOT_RUN = ("--skip", "locks_of_different_pairs_in_one_process")
 
@@ -86,53 +88,9 @@ LIMITS = (60, 300)
 LIMITS_OF_LOOM = (1200, 1200)
 
 
-def cargo(target, words, environment):
-    """Runs cargo; returns its messages, or None if the code does not compile."""
-    environment = dict(os.environ, CARGO_INCREMENTAL="1", **environment)
-    environment["CARGO_TARGET_DIR"] = str(OUT / target)
-    built = subprocess.run(
-        ["cargo", *words, "--quiet", "--message-format=json"], cwd=TREE, env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if built.returncode:
-        return None
-    return [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
-
-
-def test_programs(package, stage, words, environment):
-    """The test programs of a stage; None if they do not compile."""
-    target = "loom" if stage == "loom" else "build"
-    messages = cargo(target, ["test", "--package", package, "--no-run", *words], environment)
-    if messages is None:
-        return None
-    return [message["executable"] for message in messages if message.get("executable")]
-
-
-def library():
-    """The interposer; None if it does not compile."""
-    messages = cargo("build", ["build", "--package", "unconvoy-preload", *PROFILE], {})
-    if messages is None:
-        return None
-    files = [file for message in messages for file in message.get("filenames", ())]
-    return next(file for file in files if file.endswith("libunconvoy.so"))
-
-
 def limit_processor_time(seconds):
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-
-
-def failure(directory, program, environment, limits, log):
-    """Why a test program fails; None if it passes."""
-    for _ in range(2):
-        try:
-            run = subprocess.run([program, "--nocapture", *NOT_RUN], cwd=TREE / directory,
-                                 stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                 env=dict(os.environ, **environment), timeout=limits[1],
-                                 preexec_fn=lambda: limit_processor_time(limits[0]))
-        except subprocess.TimeoutExpired:
-            continue
-        return f"status {run.returncode}" if run.returncode else None
-    return "time-out"
 
 
 def pairs(file):
@@ -145,49 +103,105 @@ def pairs(file):
             for load in ("control", "park")]
 
 
-def result(package, file, log):
-    """The result of the tests in TREE: what caught the mutant, `unviable` or `survived`."""
-    of_interposer = package == "unconvoy-preload"
-    suite = "loiter+control" if of_interposer else ",".join(pairs(file))
-    directory = INTERPOSER if of_interposer else LOCKS
-    for stage, (words, environment) in STAGES[package].items():
-        limits = LIMITS_OF_LOOM if stage == "loom" else LIMITS
-        environment = dict(environment, UNCONVOY_SUITE=suite)
-        programs = test_programs(package, stage, words, environment)
-        if stage == "programs":
-            environment["UNCONVOY_LIBRARY"] = library()
-        if programs is None:
-            return "unviable"
-        for program in programs:
-            log.write(f"\n== {program}\n")
-            log.flush()
-            why = failure(directory, program, environment, limits, log)
-            if why:
-                name = pathlib.Path(program).name.rsplit("-", 1)[0]
-                return f"caught by {stage} {name}: {why}"
-    return "survived"
-
-
 def git(directory, *words):
     done = subprocess.run(["git", *words], cwd=directory, check=True, text=True,
                           stdout=subprocess.PIPE)
     return done.stdout.strip()
 
 
-def check_out_last_commit():
-    if not TREE.exists():
-        git(ROOT, "worktree", "add", "--quiet", "--detach", str(TREE))
-    git(TREE, "checkout", "--quiet", "--force", "--detach", git(ROOT, "rev-parse", "HEAD"))
+class Job:
+    """A worktree of the last commit, and what is built from it."""
+
+    def __init__(self, number):
+        self.folder = OUT / str(number)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.tree = self.folder / "tree"
+        if not self.tree.exists():
+            git(ROOT, "worktree", "prune")
+            git(ROOT, "worktree", "add", "--quiet", "--detach", str(self.tree))
+        self.commit = git(ROOT, "rev-parse", "--short=12", "HEAD")
+        git(self.tree, "checkout", "--quiet", "--force", "--detach", self.commit)
+
+    def cargo(self, target, words, environment):
+        """Runs cargo; returns its messages, or None if the code does not compile."""
+        environment = dict(os.environ, CARGO_INCREMENTAL="1", **environment)
+        environment["CARGO_TARGET_DIR"] = str(self.folder / target)
+        built = subprocess.run(
+            ["cargo", *words, "--quiet", "--message-format=json"], cwd=self.tree,
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if built.returncode:
+            return None
+        return [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
+
+    def test_programs(self, package, stage, words, environment):
+        """The test programs of a stage; None if they do not compile."""
+        target = "loom" if stage == "loom" else "build"
+        messages = self.cargo(
+            target, ["test", "--package", package, "--no-run", *words], environment)
+        if messages is None:
+            return None
+        return [message["executable"] for message in messages if message.get("executable")]
+
+    def library(self):
+        """The interposer."""
+        messages = self.cargo("build", ["build", "--package", "unconvoy-preload", *PROFILE], {})
+        files = [file for message in messages for file in message.get("filenames", ())]
+        return next(file for file in files if file.endswith("libunconvoy.so"))
+
+    def failure(self, directory, program, environment, limits, log):
+        """Why a test program fails; None if it passes."""
+        for _ in range(2):
+            try:
+                run = subprocess.run(
+                    [program, "--nocapture", *NOT_RUN], cwd=self.tree / directory, stdout=log,
+                    stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                    env=dict(os.environ, **environment), timeout=limits[1],
+                    preexec_fn=lambda: limit_processor_time(limits[0]))
+            except subprocess.TimeoutExpired:
+                continue
+            return f"status {run.returncode}" if run.returncode else None
+        return "time-out"
+
+    def result(self, package, file):
+        """The result of the tests in the tree: what caught the mutant, `unviable`, `survived`."""
+        of_interposer = package == "unconvoy-preload"
+        suite = "loiter+control" if of_interposer else ",".join(pairs(file))
+        directory = INTERPOSER if of_interposer else LOCKS
+        with open(self.folder / "log", "w") as log:
+            for stage, (words, environment) in STAGES[package].items():
+                limits = LIMITS_OF_LOOM if stage == "loom" else LIMITS
+                environment = dict(environment, UNCONVOY_SUITE=suite)
+                programs = self.test_programs(package, stage, words, environment)
+                if programs is None:
+                    return "unviable"
+                if stage == "programs":
+                    environment["UNCONVOY_LIBRARY"] = self.library()
+                for program in programs:
+                    log.write(f"\n== {program}\n")
+                    log.flush()
+                    why = self.failure(directory, program, environment, limits, log)
+                    if why:
+                        name = pathlib.Path(program).name.rsplit("-", 1)[0]
+                        return f"caught by {stage} {name}: {why}"
+        return "survived"
+
+    def test(self, mutant):
+        subprocess.run(["patch", "--quiet", mutant["file"]], cwd=self.tree, input=mutant["diff"],
+                       text=True, check=True)
+        try:
+            return self.result(mutant["package"], mutant["file"])
+        finally:
+            git(self.tree, "checkout", "--quiet", ".")
 
 
-def mutants(seed):
+def mutants(tree, seed):
     """The mutants in the order of the seed, each with its package and an `id` without lines."""
     found, seen = [], {}
     for package, files in FILES.items():
         words = [word for file in files for word in ("--file", file)]
         listed = subprocess.run(
             ["cargo", "mutants", "--package", package, "--list", "--json", "--diff", *words],
-            cwd=TREE, check=True, stdout=subprocess.PIPE, text=True)
+            cwd=tree, check=True, stdout=subprocess.PIPE, text=True)
         for mutant in json.loads(listed.stdout):
             if any(part in mutant["name"] for part in NOT_TESTED):
                 continue
@@ -197,15 +211,6 @@ def mutants(seed):
             found.append(dict(mutant, package=package))
     rank = lambda mutant: hashlib.sha256(f"{seed} {mutant['id']}".encode()).digest()
     return sorted(found, key=rank)
-
-
-def test(mutant, log):
-    subprocess.run(["patch", "--quiet", mutant["file"]], cwd=TREE, input=mutant["diff"], text=True,
-                   check=True)
-    try:
-        return result(mutant["package"], mutant["file"], log)
-    finally:
-        git(TREE, "checkout", "--quiet", ".")
 
 
 def wilson(caught, count):
@@ -232,32 +237,40 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, default=200, help="number of mutants [default: 200]")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="mutants at a time [default: 1]")
     parser.add_argument("--survivors", action="store_true", help="test the survivors again")
     options = parser.parse_args()
-    OUT.mkdir(parents=True, exist_ok=True)
-    check_out_last_commit()
-    commit = git(TREE, "rev-parse", "--short=12", "HEAD")
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     if record.get("seed") != options.seed:
         record = {"seed": options.seed, "results": {}}
     results = record["results"]
-    listed = mutants(options.seed)
+    jobs = [Job(number) for number in range(options.jobs)]
+    listed = mutants(jobs[0].tree, options.seed)
     sample = listed[:options.sample]
     record["mutants"] = len(listed)
     print(f"{len(sample)} of {len(listed)} mutants, seed {options.seed}", flush=True)
     for package in FILES:
-        with open(OUT / "log", "w") as log:
-            unchanged = result(package, "", log)
+        unchanged = jobs[0].result(package, "")
         if unchanged != "survived":
             sys.exit(f"without a mutant, the tests fail: {unchanged}")
-    for mutant in sample:
-        name = mutant["id"]
-        if name in results and not (options.survivors and results[name][0] == "survived"):
-            continue
-        with open(OUT / "log", "w") as log:
-            results[name] = [test(mutant, log), commit]
-        print(f"{results[name][0]}: {mutant['name']}", flush=True)
-        RECORD.write_text(json.dumps(record, indent=1) + "\n")
+    left = [mutant for mutant in sample if mutant["id"] not in results
+            or options.survivors and results[mutant["id"]][0] == "survived"]
+    changing = threading.Lock()
+
+    def work(job):
+        while True:
+            with changing:
+                if not left:
+                    return
+                mutant = left.pop(0)
+            found = job.test(mutant)
+            with changing:
+                results[mutant["id"]] = [found, job.commit]
+                print(f"{found}: {mutant['name']}", flush=True)
+                RECORD.write_text(json.dumps(record, indent=1) + "\n")
+
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        list(pool.map(work, jobs))
     summarize([results[mutant["id"]][0] for mutant in sample])
 
 

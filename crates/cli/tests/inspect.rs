@@ -71,6 +71,18 @@ fn running_process_shows_its_deadlock_and_goes_on() {
     program.finish();
 }
 
+#[test]
+fn top_announces_waits_that_go_on() {
+    let stage = Stage::new();
+    let Some(program) = run(&stage, &[], &["mutex", "2"]) else { return };
+    let id = program.id().to_string();
+    let command = ["top", &id, "--once", "--interval", "0.1"];
+    let top = || stage.unconvoy().args(command).output().expect("the command runs").stdout;
+    let said = ["2 threads have waited for a lock", &format!("see `unconvoy inspect {id}`")];
+    let text = || String::from_utf8(top()).expect("text");
+    until(text, |text| said.iter().all(|part| text.contains(part)));
+}
+
 /// The main thread is then a zombie, through which `/proc` shows neither program nor mappings.
 #[test]
 fn process_without_its_main_thread_shows_its_deadlock() {

@@ -23,14 +23,14 @@ pub const ERROR_RATE: f64 = 0.05;
 pub struct Ratio {
     /// The centre of the ratios within rounds.
     pub ratio: f64,
-    /// Lower end of the 95 % interval; `None` with one round.
+    /// Lower end of the 95 % interval; `None` with fewer than [`FEWEST_RUNS`] rounds.
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
     /// The geometric mean, which single bad rounds move.
     #[serde(skip)]
     pub mean: f64,
-    /// Whether the interval excludes 1. Always false with fewer than [`FEWEST_RUNS`] rounds.
+    /// Whether there is an interval, and it excludes 1.
     pub differs: bool,
 }
 
@@ -46,15 +46,14 @@ impl Ratio {
             (this > 0.0 && first > 0.0).then(|| ratio.ln()).filter(|it| it.is_finite())
         };
         let logarithms: Vec<f64> = these.iter().filter_map(logarithm).collect();
-        let interval = Interval::of(&logarithms, error);
+        let interval = Interval::of(&logarithms, error).filter(|it| it.count >= FEWEST_RUNS);
         let mean = logarithms.iter().sum::<f64>() / logarithms.len() as f64;
         (!logarithms.is_empty()).then(|| Self {
             ratio: centre(&logarithms).exp(),
             low: interval.map(|it| it.low.exp()),
             high: interval.map(|it| it.high.exp()),
             mean: mean.exp(),
-            differs: interval
-                .is_some_and(|it| it.count >= FEWEST_RUNS && (it.low > 0.0 || it.high < 0.0)),
+            differs: interval.is_some_and(|it| it.low > 0.0 || it.high < 0.0),
         })
     }
 
@@ -162,12 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn few_rounds_do_not_differ() {
-        let two = ratio(&[2.0, 2.0], &[1.0, 1.0], false).unwrap();
-        assert!(!two.differs && two.low.is_some());
-        let one = ratio(&[2.0], &[1.0], false).unwrap();
-        assert_eq!((one.low, one.differs, one.text()), (None, false, "2.00x".to_string()));
-        assert!(!one.is_within(0.5));
+    fn few_rounds_have_no_interval() {
+        for values in [&[2.0][..], &[2.0, 2.0]] {
+            let few = ratio(values, &[1.0, 1.0], false).unwrap();
+            assert_eq!((few.low, few.differs, few.text()), (None, false, "2.00x".to_string()));
+            assert!(!few.is_within(0.5));
+        }
+        let three = ratio(&[2.0, 2.1, 2.0], &[1.0; 3], false).unwrap();
+        assert!(three.low.is_some() && three.differs);
     }
 
     #[test]

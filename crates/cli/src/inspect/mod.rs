@@ -142,8 +142,44 @@ fn first_holder(lock: &Lock) -> Option<u32> {
     }
 }
 
-/// Whether a thread has waited for at least this time.
-fn has_long_wait(tables: &Tables, subject: &dyn Subject, ns: u64) -> bool {
-    let Some(now) = subject.now() else { return false };
-    tables.waits.iter().any(|wait| now.saturating_sub(wait.begin) >= ns)
+/// A process and the address of its library's descriptor, once found. Without its threads, which
+/// come and go.
+type Seen = Option<(Process, u64)>;
+
+/// Number of threads of a process that have waited for a lock for at least this time.
+///
+/// # Errors
+///
+/// The process cannot be read, or has no library of this version.
+fn long_waits(pid: u32, time: Duration, seen: &mut Seen) -> anyhow::Result<usize> {
+    let count = |tables: &Tables, process: &Process| {
+        let now = process.now().unwrap_or_default();
+        let waited = |wait: &Waiting| Duration::from_nanos(now.saturating_sub(wait.begin));
+        tables.waits.iter().filter(|wait| waited(wait) >= time).count()
+    };
+    if let Some((process, descriptor)) = seen
+        && let Ok(tables) = table::tables(process, *descriptor)
+        && count(&tables, process) == 0
+    {
+        return Ok(0);
+    }
+    // The first look, a new program after `exec`, or a long wait.
+    *seen = None;
+    let process = Process::open(pid)?;
+    let descriptor = table::find(&process)?;
+    let found = count(&table::tables(&process, descriptor)?, &process);
+    *seen = Some((process.without_threads(), descriptor));
+    Ok(found)
+}
+
+/// Counts the long waits of a process, again and again.
+#[derive(Default)]
+pub(crate) struct LongWaits(Seen);
+
+impl LongWaits {
+    /// Number of threads that have waited for a lock for at least this time; 0 if the process cannot
+    /// be read.
+    pub(crate) fn count(&mut self, pid: u32, time: Duration) -> usize {
+        long_waits(pid, time, &mut self.0).unwrap_or(0)
+    }
 }

@@ -15,7 +15,7 @@ use nix::unistd::{ForkResult, fork, getpid, pipe, read, setsid, write};
 use unconvoy_measure::output::complain;
 
 use super::process::Process;
-use super::{describe, has_long_wait, table};
+use super::{Seen, describe, long_waits};
 use crate::duration;
 use crate::messages::inspect as messages;
 
@@ -141,30 +141,12 @@ fn sleep(pid: u32, process: Option<&Process>, time: Duration) -> bool {
     wanted[0].revents().is_none_or(|events| events.is_empty())
 }
 
-/// Returns the report if a thread has waited for `limit`. `seen` has the process and its
-/// descriptor, once found.
-fn look(
-    pid: u32,
-    limit: Duration,
-    seen: &mut Option<(Process, u64)>,
-) -> anyhow::Result<Option<String>> {
-    let is_long = |tables: &table::Tables, process: &Process| {
-        has_long_wait(tables, process, limit.as_nanos() as u64)
-    };
-    if let Some((process, descriptor)) = seen
-        && let Ok(tables) = table::tables(process, *descriptor)
-        && !is_long(&tables, process)
-    {
+/// Returns the report if a thread has waited for `limit`.
+fn look(pid: u32, limit: Duration, seen: &mut Seen) -> anyhow::Result<Option<String>> {
+    if long_waits(pid, limit, seen)? == 0 {
         return Ok(None);
     }
-    // The first look, a new program after `exec`, or a long wait.
-    *seen = None;
-    let process = Process::open(pid)?;
-    let descriptor = table::find(&process)?;
-    let tables = table::tables(&process, descriptor)?;
-    let text = is_long(&tables, &process).then(|| describe(&process)).transpose()?;
-    *seen = Some((process.without_threads(), descriptor));
-    Ok(text)
+    describe(&Process::open(pid)?).map(Some)
 }
 
 fn write_report(limit: Duration, report: Option<&Path>, text: &str, process: Option<&Process>) {

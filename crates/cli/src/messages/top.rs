@@ -74,6 +74,17 @@ pub(crate) fn choose_one() -> String {
     "several processes: choose one with `unconvoy top PID`".to_string()
 }
 
+pub(crate) fn has_long_waits(pid: u32, threads: usize) -> String {
+    let (threads, have) = match threads {
+        1 => ("1 thread".to_string(), "has"),
+        threads => (format!("{threads} threads"), "have"),
+    };
+    format!(
+        "{threads} {have} waited for a lock for over a second, which counts below once it ends:\n\
+         see `unconvoy inspect {pid}`"
+    )
+}
+
 pub(crate) fn has_no_page() -> String {
     "no thread has waited for a lock yet, or UNCONVOY_TOP=0 or `run --lock libc` hides the process"
         .to_string()
@@ -113,6 +124,7 @@ pub(crate) fn samples() -> Vec<String> {
         cannot_record(4711, &denied),
         nobody_shows_itself(),
         choose_one(),
+        has_long_waits(4711, 2),
         has_no_page(),
         is_filtered(),
         has_no_stacks(),
@@ -131,6 +143,12 @@ mod tests {
         for message in [belongs_to_another_user(1, 0), is_not_dumpable(1)] {
             assert_ne!(message.contains("sudo"), is_root, "{message}");
         }
+    }
+
+    #[test]
+    fn long_waits_are_counted() {
+        assert!(has_long_waits(7, 1).starts_with("1 thread has waited"));
+        assert!(has_long_waits(7, 2).starts_with("2 threads have waited"));
     }
 
     #[test]

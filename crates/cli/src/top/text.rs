@@ -33,7 +33,7 @@ pub fn summary(snapshot: &Snapshot) -> [String; 2] {
         snapshot.seconds
     );
     let load = match &snapshot.controller {
-        None => "no controller runs: no long waits".to_string(),
+        None => "no controller runs".to_string(),
         Some(it) => {
             let confined = match it.cores {
                 0 => String::new(),

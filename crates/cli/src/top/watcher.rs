@@ -12,6 +12,7 @@ use super::maps::{self, Mapped};
 use super::segment::Shared;
 use super::snapshot::{Controller, Lock, Snapshot};
 use super::target::{Target, text};
+use crate::inspect::LongWaits;
 use crate::live_thread::live_thread;
 use crate::messages::top as messages;
 use crate::names;
@@ -24,6 +25,9 @@ use crate::profile::sources;
 /// Longest time between two requests to record. It leaves some of the process's patience
 /// ([`PATIENCE_NS`](unconvoy_profile::page::PATIENCE_NS)) for a machine without a free processor.
 pub const RENEWAL: Duration = Duration::from_secs(2);
+
+/// A wait of this length is announced while it goes on: the figures count it only at its end.
+const LONG: Duration = Duration::from_secs(1);
 
 /// Schema of the JSON snapshot.
 const SCHEMA: &str = "unconvoy-top-1";
@@ -43,6 +47,7 @@ pub struct Watcher {
     /// Names from the files in these mappings.
     names: Option<(Vec<Mapping>, Rc<names::Names>)>,
     program: String,
+    long_waits: LongWaits,
 }
 
 impl Watcher {
@@ -62,6 +67,7 @@ impl Watcher {
             controlled: (0, 0),
             names: None,
             program: program(pid).unwrap_or_default(),
+            long_waits: LongWaits::default(),
         };
         watcher.attach()?;
         if let Some((_, page)) = &watcher.page {
@@ -151,6 +157,11 @@ impl Watcher {
             ended,
             ..Snapshot::default()
         };
+        let pid = self.target.pid;
+        let long = if ended { 0 } else { self.long_waits.count(pid, LONG) };
+        if long > 0 {
+            snapshot.remarks.push(messages::has_long_waits(pid, long));
+        }
         let Some((_, page)) = &self.page else {
             let is_filtered = !ended && self.target.is_filtered();
             snapshot.remarks.push(match is_filtered {
