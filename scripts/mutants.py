@@ -61,7 +61,7 @@ PROFILE = ["--release", "--config", "profile.release.opt-level=1",
 TESTS = ("biased_rw", "checkpoint", "elision", "first_use", "fork", "starvation", "system_calls",
          "wake_ups")
 PROGRAMS = ("conformance", "regressions", "behaviour", "checkpoint", "differential", "profile",
-            "strategy", "waits", "watch")
+            "waits", "watch")
 # Tests that build the command, which takes longer than a test may.
 NOT_RUN = ("--skip", "locks_of_different_pairs_in_one_process")
 

@@ -243,17 +243,18 @@ pub fn table(file: &Path, top: usize) -> anyhow::Result<String> {
 ///
 /// # Errors
 ///
-/// The file cannot be read, is empty, is not JSON, or is not a record of this format.
+/// The file cannot be read, is empty, or is not a whole record of this format.
 pub fn read(file: &Path) -> anyhow::Result<Record> {
     let text =
         input::read_text(file, input::RECORD).with_context(|| messages::cannot_read(file))?;
     ensure!(!text.is_empty(), messages::statistics_empty(file));
+    ensure!(text.starts_with('{'), messages::not_statistics(file, "it is not JSON"));
     let value: serde_json::Value =
-        serde_json::from_str(&text).with_context(|| messages::statistics_not_json(file))?;
+        serde_json::from_str(&text).with_context(|| messages::statistics_cut_off(file))?;
     match value.get("schema").and_then(|schema| schema.as_str()) {
         Some(SCHEMA) => {}
         Some(other) => bail!(messages::statistics_of_other_format(file, other, SCHEMA)),
-        None => bail!(messages::not_statistics(file)),
+        None => bail!(messages::not_statistics(file, "it has no \"schema\"")),
     }
     serde_json::from_value(value).with_context(|| messages::statistics_incomplete(file, SCHEMA))
 }

@@ -132,6 +132,7 @@ fn invalid_statistics_file_names_cause() {
     stage.write("text", "locks");
     stage.write("other", "{}");
     stage.write("newer", r#"{"schema":"unconvoy-stats-9"}"#);
+    stage.write("half", r#"{"schema":"unconvoy-stats-1","#);
     stage.write("cut", r#"{"schema":"unconvoy-stats-1"}"#);
     for (file, cause) in [
         ("missing", "cannot read missing"),
@@ -139,6 +140,7 @@ fn invalid_statistics_file_names_cause() {
         ("text", "not JSON"),
         ("other", "not a record of"),
         ("newer", "unconvoy-stats-9"),
+        ("half", "is cut off"),
         ("cut", "not a complete"),
     ] {
         stage.unconvoy().args(["stats", file]).assert().code(1).stderr(contains(cause));

@@ -108,17 +108,16 @@ pub(crate) fn statistics_empty(file: &Path) -> String {
     )
 }
 
-pub(crate) fn statistics_not_json(file: &Path) -> String {
-    let file = file.display();
-    format!("{file} is not JSON: the program may have been killed while it wrote the file")
+pub(crate) fn statistics_cut_off(file: &Path) -> String {
+    format!("{} is cut off: the program may have been killed while it wrote it", file.display())
 }
 
 pub(crate) fn statistics_of_other_format(file: &Path, format: &str, own: &str) -> String {
     format!("{} has the format {format}, but this command reads {own}", file.display())
 }
 
-pub(crate) fn not_statistics(file: &Path) -> String {
-    format!("{} is not a record of `unconvoy run --stats`: it has no \"schema\"", file.display())
+pub(crate) fn not_statistics(file: &Path, why: &str) -> String {
+    format!("{} is not a record of `unconvoy run --stats`: {why}", file.display())
 }
 
 pub(crate) fn statistics_incomplete(file: &Path, own: &str) -> String {
@@ -221,9 +220,9 @@ pub(crate) fn samples() -> Vec<String> {
         negative_value("-5"),
         run_program("./server"),
         statistics_empty(file),
-        statistics_not_json(file),
+        statistics_cut_off(file),
         statistics_of_other_format(file, "unconvoy-stats-2", schema),
-        not_statistics(file),
+        not_statistics(file, "it is not JSON"),
         statistics_incomplete(file, schema),
         cannot_write_manual(Path::new("/usr/share/man/man1")),
         bpf_not_available("schedstat", no_descriptors()),

@@ -107,6 +107,12 @@ pub(crate) fn few_rounds(run: &str, candidates: usize, rounds: usize) -> String 
     )
 }
 
+pub(crate) fn short_runs(run: &str) -> String {
+    format!(
+        "a run takes {run}, much of it to start and end the program: let the program do more work"
+    )
+}
+
 /// `half` is half the interval's width, in percent.
 pub(crate) fn varies(half: f64, rounds: usize, time: &str) -> String {
     format!(
@@ -172,6 +178,7 @@ pub(crate) fn samples() -> Vec<String> {
         not_confirmed("default", "exit status 3"),
         metric_not_positive(0.0),
         few_rounds("25.0 s", 3, 2),
+        short_runs("4.00 ms"),
         varies(7.5, 120, "4.00 s"),
         depends_on_distance(
             "default",

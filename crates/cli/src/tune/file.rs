@@ -15,6 +15,9 @@ use super::verdict::{Comparison, Verdict};
 use crate::messages::search as messages;
 use crate::paragraph::commented;
 
+/// Shortest run of which its start and end are a small part, in seconds.
+const SHORT_S: f64 = 0.05;
+
 /// First line of the files that this command writes, and may replace.
 const OPENING: &str = "# Written by `unconvoy tune`";
 
@@ -90,6 +93,14 @@ pub fn remark_on_noise(record: &mut Record) -> bool {
         record.warnings.push(messages::varies(half, rounds, &seconds(time)));
     }
     is_decided
+}
+
+/// Adds a warning if the first run was so short that a gain is hard to see.
+pub fn remark_on_short_runs(record: &mut Record) {
+    let shortest = record.round(Stage::First, 1).map(|run| run.wall_s).min_by(f64::total_cmp);
+    if let Some(run) = shortest.filter(|&run| run < SHORT_S) {
+        record.warnings.push(messages::short_runs(&seconds(run)));
+    }
 }
 
 /// The strategy file.

@@ -192,6 +192,7 @@ fn conclude(
     if record.sentence.is_empty() {
         record.sentence = file::sentence(&record, &name);
     }
+    file::remark_on_short_runs(&mut record);
     let is_decided = file::remark_on_noise(&mut record);
     record.warnings.extend(phases::remark(&record).filter(|_| record.complete));
     if status == 0 && !is_decided {

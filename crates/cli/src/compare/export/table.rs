@@ -2,7 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use unconvoy_measure::chart::quantity::{Unit, seconds};
-use unconvoy_measure::statistics::Spread;
+use unconvoy_measure::statistics::{FEWEST_RUNS, Spread};
 
 use super::super::configuration::Configuration;
 use super::super::record::Record;
@@ -126,9 +126,10 @@ fn legend(record: &Record) -> String {
         record.metric.name
     );
     if record.plan.configurations.len() > 1 {
-        text.push_str(
-            "\nratios: within rounds, with 95 % intervals; above 1 is better, ~ includes 1",
-        );
+        text.push_str(match record.plan.runs as usize {
+            ..FEWEST_RUNS => "\nratios: within rounds; above 1 is better, ~ is not significant",
+            _ => "\nratios: within rounds, with 95 % intervals; above 1 is better, ~ includes 1",
+        });
     }
     text
 }
