@@ -77,7 +77,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if let Ok(existing) = fs::metadata(&target) {
         unfinished.as_file().set_permissions(existing.permissions())?;
     }
-    unfinished.write_all(bytes)?;
+    unfinished.as_file_mut().write_all(bytes)?;
     unfinished.persist(&target)?;
     Ok(())
 }
@@ -100,8 +100,8 @@ pub fn check(path: &Path) -> std::io::Result<()> {
         }
     }
     access(directory_of(&target), AccessFlags::W_OK | AccessFlags::X_OK)?;
-    // The file system may refuse what the permissions allow. Omit the temporary name.
-    beside(&target).map(drop).map_err(|error| error.kind().into())
+    // The file system may refuse what the permissions allow.
+    beside(&target).map(drop)
 }
 
 /// The directory of a file, `.` for a bare name.
@@ -111,12 +111,13 @@ pub fn directory_of(path: &Path) -> &Path {
 }
 
 /// Creates a file in the directory of `path`. Its random name keeps other users from placing a
-/// link there.
+/// link there. An error omits that name.
 fn beside(path: &Path) -> std::io::Result<NamedTempFile> {
     tempfile::Builder::new()
         .prefix(".unconvoy-")
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(directory_of(path))
+        .map_err(|error| error.kind().into())
 }
 
 /// As [`replace`], and creates the file's directory.
@@ -207,6 +208,8 @@ mod tests {
         let file = directory.path().join("sub/file");
         write(&file, "one").expect("made with its directory");
         assert!(write(&file.join("below"), "two").is_err());
+        let error = replace(Path::new("/proc/nosuch"), b"two").expect_err("no such folder");
+        assert!(!error.to_string().contains(".unconvoy-"), "a name of the program's own: {error}");
         assert_eq!(fs::read_to_string(&file).expect("still there"), "one");
     }
 }

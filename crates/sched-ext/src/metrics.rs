@@ -92,7 +92,7 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let mut unfinished = tempfile::Builder::new()
         .permissions(Permissions::from_mode(0o644))
         .tempfile_in(directory.unwrap_or(Path::new(".")))?;
-    unfinished.write_all(text.as_bytes())?;
+    unfinished.as_file_mut().write_all(text.as_bytes())?;
     unfinished.persist(path)?;
     Ok(())
 }

@@ -36,7 +36,7 @@ libraries lock through pthread functions, which unconvoy replaces, and which hav
 own. It does not see libraries that the program loads later (dlopen).
 
 Exit status: 0, whatever is missing. 2: wrong options. 127: program not found. 126: the file \
-cannot be read, or is no program.
+cannot be read, or is not a program.
 
 Examples:
   unconvoy doctor

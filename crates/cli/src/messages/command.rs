@@ -104,12 +104,12 @@ pub(crate) fn cannot_read(file: &Path) -> String {
 pub(crate) fn statistics_empty(file: &Path) -> String {
     let file = file.display();
     format!(
-        "{file} is empty: a signal, `_exit` or `exec` ended the program, or it could not write it"
+        "{file} is empty: a signal, `_exit` or `exec` ended the program, or the write failed"
     )
 }
 
 pub(crate) fn statistics_cut_off(file: &Path) -> String {
-    format!("{} is cut off: the program may have been killed while it wrote it", file.display())
+    format!("{} is cut off: the program may have been killed while writing it", file.display())
 }
 
 pub(crate) fn statistics_of_other_format(file: &Path, format: &str, own: &str) -> String {

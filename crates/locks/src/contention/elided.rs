@@ -202,3 +202,19 @@ unsafe impl<P: NodeMemory> Contention for Elided<P> {
         self.lock.watch();
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::primitive::Native;
+
+    #[test]
+    fn lock_without_a_transaction_is_the_default() {
+        let lock = Elided::<Native>::unlocked();
+        assert!(lock.take_without_barging() && lock.is_locked());
+        // SAFETY: locked above.
+        assert!(unsafe { lock.unlock() } && !lock.is_locked() && !lock.is_watched());
+        lock.watch();
+        assert!(lock.is_watched());
+    }
+}

@@ -43,6 +43,31 @@ fn waiter_takes_a_lock_whose_owner_is_gone() {
     assert_eq!(lock.advice.load(Relaxed), 0);
 }
 
+/// A waiter's turns beside this number of acquisitions.
+struct Counted(u64);
+
+impl Turn for Counted {
+    fn turn(&mut self, _: u64) -> Verdict {
+        Verdict::Spin
+    }
+
+    fn acquisitions(&self) -> Option<u32> {
+        Some(self.0 as u32)
+    }
+}
+
+#[test]
+fn watch_ends_if_acquisitions_were_not_rapid() {
+    let lock = Loiter::<Native>::unlocked();
+    let end = 1000 + WATCH_NS;
+    let mut watch = Some(Watch { acquisitions: 0, since: 1000 });
+    assert!(lock.stays_away(&mut watch, end - 1, &Counted(0)), "too early to judge");
+    assert!(lock.stays_away(&mut watch, end, &Counted(WATCH_NS / RAPID_NS)));
+    assert_eq!(watch.as_ref().map(|watch| watch.since), Some(end), "it begins anew");
+    assert!(!lock.stays_away(&mut watch, end + WATCH_NS, &Counted(WATCH_NS / RAPID_NS + 1)));
+    assert!(watch.is_none() && !lock.is_watched());
+}
+
 /// A child of `fork` has the demand of a standby of its parent.
 #[test]
 fn waiter_ends_a_demand_that_no_standby_will_end() {
