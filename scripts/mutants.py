@@ -34,6 +34,7 @@ RECORD = ROOT / "docs/records/mutants.json"
 LOCKS = "crates/locks"
 PARTS = ("contention", "load", "parking", "queue")
 INTERPOSER = "crates/preload"
+COMMAND = "crates/cli"
 CALLS = ("aligned", "cancel", "cond", "dispatch", "held", "init", "mutex", "numbered", "object",
          "route", "rwlock", "spin", "time")
 FILES = {
@@ -81,8 +82,11 @@ STAGES = {
     "unconvoy-preload": {
         "unit": (PROFILE + ["--lib"], {}),
         "programs": (PROFILE + test_words(PROGRAMS), {}),
+        "command": (PROFILE + test_words(("inspect", "watchdog")), {}),
     },
 }
+# Of the command's tests, which load the interposer. The other stages test the mutant's package.
+OF_COMMAND = ("unconvoy-cli", COMMAND)
 # Seconds of processor time and of elapsed time of a test program. Loom's models are one program.
 LIMITS = (60, 300)
 LIMITS_OF_LOOM = (1200, 1200)
@@ -166,15 +170,16 @@ class Job:
         """The result of the tests in the tree: what caught the mutant, `unviable`, `survived`."""
         of_interposer = package == "unconvoy-preload"
         suite = "loiter+control" if of_interposer else ",".join(pairs(file))
-        directory = INTERPOSER if of_interposer else LOCKS
+        own = (package, INTERPOSER if of_interposer else LOCKS)
         with open(self.folder / "log", "w") as log:
             for stage, (words, environment) in STAGES[package].items():
                 limits = LIMITS_OF_LOOM if stage == "loom" else LIMITS
+                tested, directory = OF_COMMAND if stage == "command" else own
                 environment = dict(environment, UNCONVOY_SUITE=suite)
-                programs = self.test_programs(package, stage, words, environment)
+                programs = self.test_programs(tested, stage, words, environment)
                 if programs is None:
                     return "unviable"
-                if stage == "programs":
+                if stage in ("programs", "command"):
                     environment["UNCONVOY_LIBRARY"] = self.library()
                 for program in programs:
                     log.write(f"\n== {program}\n")

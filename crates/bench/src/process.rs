@@ -3,6 +3,8 @@
 use std::fs;
 use std::io;
 
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+
 /// Times of a thread, nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedstat {
@@ -26,28 +28,15 @@ pub fn threads() -> io::Result<usize> {
 
 /// Returns the context switches of all this process's threads so far, finished ones included.
 pub fn context_switches() -> io::Result<i64> {
-    // SAFETY: `rusage` consists of integers, so all-zero bytes are a valid value.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes to `usage`, a live local of its type.
-    if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(usage.ru_nvcsw + usage.ru_nivcsw)
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    Ok(usage.voluntary_context_switches() + usage.involuntary_context_switches())
 }
 
 /// Raises the limit of open files to the maximum and returns it.
 pub fn raise_file_limit() -> io::Result<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes to `limit`, a live local of its type.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    limit.rlim_cur = limit.rlim_max;
-    // SAFETY: the kernel only reads `limit`.
-    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(limit.rlim_cur)
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+    Ok(most)
 }
 
 /// Moves the calling thread to the lowest priority of the real-time class SCHED_FIFO, so that

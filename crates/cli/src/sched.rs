@@ -50,7 +50,7 @@ Needs root and Linux 6.12 or later with sched_ext. When the command ends, even i
 the kernel returns to its default scheduler. TERM=dumb or NO_COLOR=1 turns the live screen into \
 lines.
 
-A task's waiting share is the part of its time slices that it waited for locks. `--search \
+A task's waiting share is the part of its time slices that it spent waiting for locks. `--search \
 published` is the paper's search. `refined` also tries sizes between the last two of that \
 search, and starts children of lock-intensive tasks as lock-intensive.
 

@@ -177,8 +177,8 @@ fn long_waits(pid: u32, time: Duration, seen: &mut Seen) -> anyhow::Result<usize
 pub(crate) struct LongWaits(Seen);
 
 impl LongWaits {
-    /// Number of threads that have waited for a lock for at least this time; 0 if the process cannot
-    /// be read.
+    /// Number of threads that have waited for a lock for at least this time; 0 if the process
+    /// cannot be read.
     pub(crate) fn count(&mut self, pid: u32, time: Duration) -> usize {
         long_waits(pid, time, &mut self.0).unwrap_or(0)
     }

@@ -20,7 +20,7 @@ pub const EXAMPLES: &str = "\
 Exit status: 0 after a report. 1: the process or core cannot be read, or has no libunconvoy.so. \
 2: wrong options.
 
-Reads the memory of a process that runs under unconvoy, also while it is stopped or in a \
+Reads the memory of a process that runs under unconvoy, even while it is stopped or in a \
 debugger. Threads that wait for libc's own locks are stopped for a moment, to read their \
 registers; no other thread is.
 

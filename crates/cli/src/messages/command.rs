@@ -103,9 +103,7 @@ pub(crate) fn cannot_read(file: &Path) -> String {
 
 pub(crate) fn statistics_empty(file: &Path) -> String {
     let file = file.display();
-    format!(
-        "{file} is empty: a signal, `_exit` or `exec` ended the program, or the write failed"
-    )
+    format!("{file} is empty: a signal, `_exit` or `exec` ended the program, or the write failed")
 }
 
 pub(crate) fn statistics_cut_off(file: &Path) -> String {

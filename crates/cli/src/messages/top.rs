@@ -80,8 +80,8 @@ pub(crate) fn has_long_waits(pid: u32, threads: usize) -> String {
         threads => (format!("{threads} threads"), "have"),
     };
     format!(
-        "{threads} {have} waited for a lock for over a second; such a wait counts below once it ends:\n\
-         see `unconvoy inspect {pid}`"
+        "{threads} {have} waited for a lock for over a second; such a wait counts below once it \
+         ends:\nsee `unconvoy inspect {pid}`"
     )
 }
 

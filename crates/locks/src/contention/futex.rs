@@ -106,3 +106,21 @@ unsafe impl<P: Primitive> Contention for Futex<P> {
         self.word.load(Relaxed) != FREE
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::primitive::Native;
+
+    #[test]
+    fn only_a_held_lock_takes_the_parked_bit() {
+        let lock = Futex::<Native>::unlocked();
+        assert!(!lock.set_parked_bit() && lock.try_lock() && lock.set_parked_bit());
+        // SAFETY: locked above.
+        unsafe {
+            assert!(!lock.unlock());
+            lock.clear_parked_bit();
+            assert!(lock.unlock() && !lock.is_locked());
+        }
+    }
+}

@@ -262,6 +262,17 @@ mod tests {
     }
 
     #[test]
+    fn reader_gives_way_no_longer_than_the_request_stands() {
+        let word = RwWord::<Native>::unlocked();
+        let looks = Cell::new(0);
+        word.give_way_now(|| {
+            looks.set(looks.get() + 1);
+            false
+        });
+        assert_eq!(looks.get(), 1, "there is no request");
+    }
+
+    #[test]
     fn reader_gives_way_to_a_request_once() {
         let (word, eventcount) = (RwWord::unlocked(), Eventcount::new());
         let lock = BiasedRw::unbiased(&word, &eventcount);

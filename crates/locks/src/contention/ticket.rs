@@ -258,6 +258,18 @@ mod tests {
         }
     }
 
+    /// A child of a `fork` has the word with the tickets of its parent's threads.
+    #[test]
+    fn waiting_tickets_are_dropped() {
+        let lock = Ticket::<Native>::unlocked();
+        let word = |serving: u64, next: u64| serving << TICKET_BITS | next;
+        for (serving, next, kept) in [(3, 6, 4), (TICKETS, 2, 0), (5, 5, 5)] {
+            lock.word.store(word(serving, next) | Word::bit(next), Relaxed);
+            lock.drop_waiting_tickets();
+            assert_eq!(lock.word.load(Relaxed), word(serving, kept));
+        }
+    }
+
     /// A release between the look for a free ticket and the wait for one was missed: the thread
     /// waited for the change after it.
     #[test]

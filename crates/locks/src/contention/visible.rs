@@ -164,3 +164,18 @@ pub trait VisibleReaders: Primitive {
         false
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_locks_use_all_columns() {
+        let mut used = [false; COLUMNS];
+        for index in 0..64 {
+            let address = 0x7f00_0000_1000 + 56 * index; // of an array of pthread locks
+            used[Hold::of(address).column] = true;
+        }
+        assert_eq!(used, [true; COLUMNS]);
+    }
+}

@@ -35,36 +35,11 @@ pub(super) fn follow<X: Context>(process: X, now: u64, load: LiveLoad) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::load::{LoadControl, ThreadState};
-    use crate::primitive::Native;
-
-    /// A process without a controller.
-    #[derive(Clone, Copy)]
-    struct Uncontrolled(&'static LoadControl<Native>);
-
-    impl Context for Uncontrolled {
-        type Machine = Native;
-
-        fn control(self) -> &'static LoadControl<Native> {
-            self.0
-        }
-
-        fn thread_state(self) -> ThreadState {
-            ThreadState::default()
-        }
-
-        fn set_thread_state(self, _: ThreadState) {}
-
-        fn ensure_controller(self) {}
-    }
-
-    fn uncontrolled() -> Uncontrolled {
-        Uncontrolled(Box::leak(Box::default()))
-    }
+    use crate::load::one_thread::OneThread;
 
     #[test]
     fn target_with_live_load_follows_it() {
-        let process = uncontrolled();
+        let process = OneThread::new();
         let slots = &process.control().slots;
         let load = |runnable| LiveLoad { runnable, low: 2, high: 3 };
         let mut now = NOTICE_NS;
@@ -89,7 +64,7 @@ mod tests {
 
     #[test]
     fn second_change_within_notice_time_is_ignored() {
-        let process = uncontrolled();
+        let process = OneThread::new();
         let slots = &process.control().slots;
         let follow = |now, runnable| follow(process, now, LiveLoad { runnable, low: 2, high: 3 });
         follow(NOTICE_NS, 4);

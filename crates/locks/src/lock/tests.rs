@@ -105,4 +105,6 @@ fn requeued_waiter_takes_a_reserved_lock_at_once() {
 #[test]
 fn bare_lock_is_held_only_if_its_attempt_says_so() {
     assert!(!Bare(&|| false).try_lock() && Bare(&|| true).try_lock());
+    assert!(Bare(&|| false).has_contender(), "a sleeper need not stay");
+    assert_eq!(Bare(&|| false).acquisitions(), None, "nobody counts them");
 }

@@ -189,10 +189,14 @@ const RESERVED: usize = 8;
 // SAFETY: each chunk is handed out once.
 unsafe impl Sync for Reserve {}
 
-static RESERVE: Reserve =
-    Reserve { chunks: UnsafeCell::new([[0; CHUNK_BYTES]; RESERVED]), taken: AtomicU32::new(0) };
+static RESERVE: Reserve = Reserve::new();
 
 impl Reserve {
+    const fn new() -> Self {
+        let chunks = UnsafeCell::new([[0; CHUNK_BYTES]; RESERVED]);
+        Reserve { chunks, taken: AtomicU32::new(0) }
+    }
+
     fn take(&self) -> Option<*mut c_void> {
         let index = self
             .taken
@@ -231,5 +235,15 @@ mod tests {
         });
         let mapped = POOL.mapped.load(Relaxed) as usize;
         assert!(mapped < ROUNDS, "{mapped} chunks");
+    }
+
+    #[test]
+    fn reserve_hands_out_each_chunk_once() {
+        static OWN: Reserve = Reserve::new();
+        let mut chunks: Vec<usize> =
+            std::iter::from_fn(|| OWN.take().map(<*mut _>::addr)).collect();
+        chunks.dedup();
+        assert_eq!(chunks.len(), RESERVED);
+        assert!(OWN.take().is_none());
     }
 }

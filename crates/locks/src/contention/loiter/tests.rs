@@ -63,7 +63,7 @@ fn watch_ends_if_acquisitions_were_not_rapid() {
     let mut watch = Some(Watch { acquisitions: 0, since: 1000 });
     assert!(lock.stays_away(&mut watch, end - 1, &Counted(0)), "too early to judge");
     assert!(lock.stays_away(&mut watch, end, &Counted(WATCH_NS / RAPID_NS)));
-    assert_eq!(watch.as_ref().map(|watch| watch.since), Some(end), "it begins anew");
+    assert_eq!(watch.as_ref().map(|watch| watch.since), Some(end), "it starts again");
     assert!(!lock.stays_away(&mut watch, end + WATCH_NS, &Counted(WATCH_NS / RAPID_NS + 1)));
     assert!(watch.is_none() && !lock.is_watched());
 }
