@@ -86,35 +86,17 @@ mod tests {
     use crate::mutex::Mutex;
     use crate::mutex::wait::Use;
 
-    /// Waits at a condition variable that is signalled after this time.
-    fn wait(cond: &Cond, mutex: &Mutex, ns: u64) {
-        let wait = Wait { cond, mutex, node: Node::new(mutex), in_use: Use::begin(mutex) };
-        cond.adopt_after_fork();
-        // SAFETY: the node stays in place, and the wait returns once it is signalled.
-        unsafe { cond.waiters.list(&wait.node) };
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let end = Native::now() + ns;
-                while Native::now() < end {}
-                cond.signal();
-            });
-            assert_eq!(wait.await_signal(None), 0);
-        });
-        wait.in_use.end();
-    }
-
     #[test]
     fn long_waits_end_the_polling() {
         // SAFETY: zeroes are a condition variable and a mutex.
         let (cond, mutex): (Cond, Mutex) =
             unsafe { (MaybeUninit::zeroed().assume_init(), MaybeUninit::zeroed().assume_init()) };
-        let history = || History::unpack(cond.history.load(Relaxed)).expect("a wait has ended");
-        // Longer than a short wait, and perhaps not longer than a poll.
-        wait(&cond, &mutex, 30_000);
-        assert_ne!(history(), History::default().after(1), "counted as short");
+        let (node, in_use) = (Node::new(&mutex), Use::begin(&mutex));
+        let wait = Wait { cond: &cond, mutex: &mutex, node, in_use };
         for _ in 0..3 {
-            wait(&cond, &mutex, 1_000_000);
+            wait.record(wait.history(), 1_000_000);
         }
-        assert!(!history().polls());
+        assert!(!wait.history().polls());
+        wait.in_use.end();
     }
 }

@@ -325,12 +325,14 @@ fn write_range(room: &mut [u8; 40], start: usize, end: usize) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
     use unconvoy_profile::layout::zeroed;
+
+    /// The tests use the list of this process in turn.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     /// Reads one list after another, and returns the profile's list.
     fn listed(readings: &[&str]) -> String {
-        static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
-        let _guard = ONE_AT_A_TIME.lock();
         after_fork();
         let profile = zeroed();
         for reading in readings {
@@ -350,6 +352,7 @@ mod tests {
 
     #[test]
     fn mapping_is_listed_once_until_another_takes_its_addresses() {
+        let _guard = ONE_AT_A_TIME.lock();
         assert_eq!(listed(&[A, A]), A);
         assert_eq!(listed(&[A, B, B]), format!("{A}{B}"));
         let gone = |range: &str| format!("{range} ---p 00000000 00:00 0\n");
@@ -363,6 +366,7 @@ mod tests {
 
     #[test]
     fn thousands_of_mappings_are_listed_once() {
+        let _guard = ONE_AT_A_TIME.lock();
         let line = |at: usize| format!("{:x}-{:x} r--p 0 1:1 1 /f\n", at << 12, (at + 1) << 12);
         let many: String = (1..=3000).map(line).collect();
         assert_eq!(listed(&[&many, &many, &many]), many);
