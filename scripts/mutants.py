@@ -144,7 +144,8 @@ class Job:
             target, ["test", "--package", package, "--no-run", *words], environment)
         if messages is None:
             return None
-        return [message["executable"] for message in messages if message.get("executable")]
+        return [message["executable"] for message in messages
+                if message.get("executable") and message["profile"]["test"]]
 
     def library(self):
         """The interposer."""

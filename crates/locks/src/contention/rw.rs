@@ -379,6 +379,11 @@ mod tests {
         lock
     }
 
+    #[test]
+    fn only_a_free_lock_is_taken_at_once() {
+        assert!(RwWord::<Native>::unlocked().take_free() && !written().take_free());
+    }
+
     fn release(lock: &RwWord<Native>) {
         // SAFETY: the tests release what they hold.
         assert!(unsafe { lock.release() });

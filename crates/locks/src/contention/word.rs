@@ -139,3 +139,18 @@ macro_rules! by_its_word {
 }
 
 pub(super) use by_its_word;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::primitive::Native;
+
+    #[test]
+    fn held_word_stays_reserved() {
+        let word = Word::<Native>::unlocked();
+        assert!(word.try_lock());
+        word.reserve();
+        word.reserve();
+        assert!(word.unlock() && word.is_reserved());
+    }
+}

@@ -132,3 +132,31 @@ fn sleep<X: Context>(process: X, claim: Claim, wake: u64) {
     control.pinned.resume(thread, now);
     process.set_thread_state(ThreadState { awake_since: now, ..process.thread_state() });
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::load::one_thread::OneThread;
+    use crate::primitive::Native;
+
+    #[test]
+    fn thread_is_needed_if_it_may_hold_a_lock_with_waiters() {
+        let state = ThreadState { pending_wake_until: 10, ..ThreadState::default() };
+        let is_needed = |holds: Holds| [9, 10].map(|now| holds.may_be_needed(state, now));
+        assert_eq!(is_needed(Holds::Unknown), [true, false]);
+        assert_eq!(is_needed(Holds::Locks), [true, true]);
+        assert_eq!(is_needed(Holds::Nothing), [false, false]);
+    }
+
+    #[test]
+    fn sleep_without_turns_takes_its_whole_time() {
+        const SLEEP_NS: u64 = 1_000_000;
+        let (process, begin) = (OneThread::new(), Native::now());
+        process.control.sleep.store(SLEEP_NS, Relaxed);
+        let manner = Manner { grace: 0, has_turns: false, has_pins: false };
+        assert!(!sleep_for_load(process, Holds::Nothing, manner), "no thread should sleep");
+        process.control.slots.raise_target(1);
+        assert!(sleep_for_load(process, Holds::Nothing, manner));
+        assert!(process.thread_state().awake_since >= begin + SLEEP_NS);
+    }
+}

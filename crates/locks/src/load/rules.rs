@@ -115,8 +115,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_rules_are_not_chosen() {
+    fn rules_are_chosen_only_if_they_are_known_and_can_be() {
         assert!(!choose("without-a-name"));
+        #[cfg(not(feature = "ablation"))]
+        assert!(!choose(ABLATIONS[0].0));
     }
 
     #[test]
