@@ -19,7 +19,7 @@ compare() {
 	"$unconvoy" compare --locks libc,default --threads "$threads" --runs 5 --title "$title" \
 		--metric-name "$unit" \
 		--metric '^ops_per_sec ([0-9.]+)$' --ops '^ops ([0-9]+)$' --fairness '^jain ([0-9.]+)$' \
-		--json "$out/$name.json" --csv "$out/$name.csv" --plot "$out/$name" -- "$@" |
+		--json "$out/$name.json" --csv "$out/$name.csv" --plot "$out/$name.svg" -- "$@" |
 		tee "$out/$name.txt"
 }
 

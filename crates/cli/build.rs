@@ -27,6 +27,7 @@ fn main() {
     mapped.push("=.");
     flags.push(mapped);
     let mut built = Vec::new();
+    let mut missing = None;
     for (name, only) in SOURCES {
         let source = format!("src/bpf/{name}.bpf.c");
         let object = folder.join(format!("{name}.bpf.o"));
@@ -44,15 +45,18 @@ fn main() {
                 built.push(name);
             }
             Err(error) => {
-                println!(
-                    "cargo::warning={}: {error}: unconvoy is built without its BPF program {name} \
-                     (apt-get install clang, then build again)",
-                    clang.display()
-                );
                 std::fs::write(&object, []).expect("OUT_DIR can be written");
-                rerun_once_installed();
+                missing = Some(error);
             }
         }
+    }
+    if let Some(error) = missing {
+        println!(
+            "cargo::warning={}: {error}: unconvoy is built without its BPF programs (apt-get \
+             install clang, then build again)",
+            clang.display()
+        );
+        rerun_once_installed();
     }
     let built = if built.is_empty() { "none".to_string() } else { built.join(", ") };
     println!("cargo::rustc-env=BUILD_BPF={built}");

@@ -24,7 +24,7 @@ use unconvoy::catalogue::environment;
 use unconvoy_measure::context::processors;
 use unconvoy_measure::export::{Destination, Json};
 use unconvoy_measure::interrupt::Interrupts;
-use unconvoy_measure::output::{complain, print_all, with_suffix};
+use unconvoy_measure::output::{complain, print_all};
 use unconvoy_measure::parts;
 
 use crate::executable;
@@ -57,14 +57,10 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     }
     let destinations =
         export::destinations(args.json.as_deref(), args.csv.as_deref(), args.plot.as_deref());
-    let figures = args.plot.as_deref().map(|it| [".svg", ".png"].map(|end| with_suffix(it, end)));
-    let [svg, png] = figures.map_or([None, None], |it| it.map(Some));
-    distinct(&[
-        ("--json", args.json.as_deref()),
-        ("--csv", args.csv.as_deref()),
-        ("--plot", svg.as_deref()),
-        ("--plot", png.as_deref()),
-    ])?;
+    let figures = args.plot.as_deref().map(export::figures).unwrap_or_default();
+    let mut outputs = vec![("--json", args.json.as_deref()), ("--csv", args.csv.as_deref())];
+    outputs.extend(figures.iter().map(|figure| ("--plot", Some(figure.as_path()))));
+    distinct(&outputs)?;
     for destination in &destinations {
         destination.check().map_err(Refusal::usage)?;
     }

@@ -56,8 +56,8 @@ pub struct CompareArgs {
     /// Write the runs as CSV, one per line.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub csv: Option<PathBuf>,
-    /// Draw BASENAME.svg and BASENAME.png.
-    #[arg(long, value_name = "BASENAME", value_hint = ValueHint::FilePath)]
+    /// Draw NAME.svg and NAME.png, or only the one that NAME ends with.
+    #[arg(long, value_name = "NAME", value_hint = ValueHint::FilePath)]
     pub plot: Option<PathBuf>,
     /// Title of the table and the figure.
     #[arg(long, value_name = "TEXT")]

@@ -4,7 +4,7 @@ mod csv;
 mod plot;
 pub mod table;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use unconvoy_measure::export::{Destination, Json};
 use unconvoy_measure::output::with_suffix;
@@ -19,11 +19,37 @@ pub fn destinations(
 ) -> Vec<Destination<Record>> {
     let json = json.map(|path| Destination::new(Json, path)).into_iter();
     let csv = csv.map(|path| Destination::new(csv::Csv, path));
-    let plots = plot.into_iter().flat_map(|basename| {
-        [
-            Destination::new(plot::Svg, with_suffix(basename, ".svg")),
-            Destination::new(plot::Png, with_suffix(basename, ".png")),
-        ]
+    let plots = plot.map(figures).into_iter().flatten().map(|path| match ends_with(&path, "png") {
+        true => Destination::new(plot::Png, path),
+        false => Destination::new(plot::Svg, path),
     });
     json.chain(csv).chain(plots).collect()
+}
+
+/// The files of a figure: the one that the name's end asks for, or both.
+pub fn figures(name: &Path) -> Vec<PathBuf> {
+    if ["svg", "png"].iter().any(|end| ends_with(name, end)) {
+        return vec![name.to_path_buf()];
+    }
+    [".svg", ".png"].map(|end| with_suffix(name, end)).to_vec()
+}
+
+fn ends_with(path: &Path, end: &str) -> bool {
+    path.extension().is_some_and(|it| it.eq_ignore_ascii_case(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_of_the_name_chooses_the_figure() {
+        let files = |name: &str| {
+            let files = figures(Path::new(name)).into_iter();
+            files.map(|path| path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(files("a/run-0.5"), ["a/run-0.5.svg", "a/run-0.5.png"]);
+        assert_eq!(files("run.svg"), ["run.svg"]);
+        assert_eq!(files("run.PNG"), ["run.PNG"]);
+    }
 }
