@@ -276,3 +276,27 @@ impl<R: Restriction> LoadManager for Restrict<R> {
         WaitSummary { sleeps: waiter.sleeps, parked: waiter.parked }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::load::one_thread::{Busy, OneThread};
+    use crate::parking::eventcount::Eventcount;
+    use crate::primitive::Native;
+
+    #[test]
+    fn waiter_that_was_parked_polls_again() {
+        let (process, eventcount, lock) = (OneThread::new(), Eventcount::new(), Busy::default());
+        let mut wait = process.wait(&eventcount, &lock);
+        wait.deadline = Some(0); // so that it is not parked for long
+        let mut now = Native::now();
+        let mut waiter = Gcr::begin_wait(&wait, now);
+        while Gcr::turn(&mut waiter, &wait, now) == Verdict::Spin {
+            now += 1_000;
+        }
+        assert!(!Gcr::block(&mut waiter, &wait) && waiter.parked);
+        let begin = waiter.last_turn;
+        assert_eq!(Gcr::turn(&mut waiter, &wait, begin), Verdict::Spin);
+        Gcr::end_wait(waiter, &wait);
+    }
+}

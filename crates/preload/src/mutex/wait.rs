@@ -99,3 +99,19 @@ pub(crate) fn give_way(mutex: &Mutex) {
         event::give_way(Native::context());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::mem::MaybeUninit;
+
+    use super::*;
+
+    #[test]
+    fn each_section_has_a_first_wake() {
+        // SAFETY: zeroes are a mutex.
+        let mutex: Mutex = unsafe { MaybeUninit::zeroed().assume_init() };
+        assert!(is_first_wake(&mutex) && !is_first_wake(&mutex));
+        mutex.taken.fetch_add(1, Relaxed);
+        assert!(is_first_wake(&mutex) && !is_first_wake(&mutex));
+    }
+}
