@@ -33,8 +33,12 @@ pub struct Scene {
 impl Scene {
     /// `None` if the interposer is not built.
     pub fn new() -> Option<Self> {
-        let library = library()?;
+        let built = library()?;
         let stage = Stage::new();
+        // Another user may not reach the folder of the build.
+        let library = stage.path("real/libunconvoy.so");
+        std::fs::create_dir(stage.path("real")).expect("a directory");
+        std::fs::copy(built, &library).expect("a copy");
         let source = stage.write("locks.c", LOCKS);
         let program = stage.compile("locks", &source, &["-g", "-O1", "-pthread"]);
         let program = program.expect("a C compiler");

@@ -68,6 +68,28 @@ fn watch_ends_if_acquisitions_were_not_rapid() {
     assert!(watch.is_none() && !lock.is_watched());
 }
 
+#[test]
+fn waiter_behind_a_standby_is_none() {
+    let lock = Loiter::<Native>::unlocked();
+    assert!(lock.try_lock());
+    let joined = lock.inner.join(&mut |_: u64| Verdict::Spin, &core::ptr::null_mut);
+    let standby = joined.unwrap_or_else(|_| panic!("the queue was empty"));
+    let begin = Native::now();
+    let end = begin + ARRIVAL_NS + 3 * CHECK_INTERVAL_NS;
+    let outcome = lock.attempt(&mut |now: u64| {
+        if now < end {
+            return Verdict::Spin;
+        }
+        lock.advise(DEMAND, true);
+        Verdict::Leave
+    });
+    assert_eq!(outcome, Outcome::Abandoned);
+    let is_delayed = Native::now() > begin + ABSENT_STANDBY_NS;
+    assert!(is_delayed || lock.is_demanded(), "only a standby lowers the demand");
+    // SAFETY: the test is the front of the queue, and this is its ticket.
+    assert!(unsafe { lock.inner.release(standby) }.is_ok());
+}
+
 /// A child of `fork` has the demand of a standby of its parent.
 #[test]
 fn waiter_ends_a_demand_that_no_standby_will_end() {
