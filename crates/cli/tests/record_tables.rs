@@ -40,14 +40,17 @@ fn table(name: &str, records: &[PathBuf]) -> String {
     text
 }
 
-/// A copy of a script outside the repository, with the files it reads beside it.
+/// A copy of a script outside the repository, with the files it reads beside it. Python reads the
+/// copy: the kernel executes no file while the child of another test's `fork` has it open.
 fn copied(folder: &Path, names: &[&str]) -> Command {
     fs::create_dir_all(folder.join("scripts")).expect("a folder");
     for name in names.iter().chain(&["origins.py"]) {
         let path = Path::new("scripts").join(name);
         fs::copy(repository().join(&path), folder.join(&path)).expect("a copy");
     }
-    Command::new(folder.join("scripts").join(names[0]))
+    let mut command = Command::new("python3");
+    command.arg(folder.join("scripts").join(names[0]));
+    command
 }
 
 /// A record of `compare` at 2 and at 8 threads. The ratios are those at 8; at 2, both rates agree.
