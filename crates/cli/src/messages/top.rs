@@ -1,5 +1,7 @@
 //! Messages of `top`.
 
+use unconvoy_measure::arguments::counted;
+
 /// Behind the name of a process that has ended.
 pub(crate) const ENDED: &str = ", ended";
 
@@ -75,10 +77,8 @@ pub(crate) fn choose_one() -> String {
 }
 
 pub(crate) fn has_long_waits(pid: u32, threads: usize) -> String {
-    let (threads, have) = match threads {
-        1 => ("1 thread".to_string(), "has"),
-        threads => (format!("{threads} threads"), "have"),
-    };
+    let have = if threads == 1 { "has" } else { "have" };
+    let threads = counted(threads as u64, "thread");
     format!(
         "{threads} {have} waited for a lock for over a second; such a wait counts below once it \
          ends:\nsee `unconvoy inspect {pid}`"
