@@ -17,8 +17,8 @@ pub struct Progress {
     quiet: bool,
     started: Instant,
     last_line: Option<Instant>,
-    /// Noun for the counted items.
-    what: &'static str,
+    /// Noun for the counted items; `None` for seconds of a budget.
+    what: Option<&'static str>,
     total: u64,
 }
 
@@ -30,12 +30,19 @@ impl Progress {
 
     /// Creates the progress of `total` items, named by `what`.
     pub fn of(what: &'static str, total: u64, quiet: bool) -> Self {
+        let counts = format!("{what} {{pos}} of {{len}}, {{elapsed}} elapsed, {{eta}} left");
+        Self::with(Some(what), &counts, total, quiet)
+    }
+
+    /// Creates the progress of a measurement that takes at most `budget` seconds.
+    pub fn within(budget: u64, quiet: bool) -> Self {
+        Self::with(None, "{pos} s of at most {len} s", budget, quiet)
+    }
+
+    fn with(what: Option<&'static str>, counts: &str, total: u64, quiet: bool) -> Self {
         let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(total) };
         // No steady tick, because its thread would run during the measurement.
-        let template = format!(
-            "{{bar:30.cyan/dim}} {what} {{pos}} of {{len}}, {{elapsed}} elapsed, {{eta}} left  \
-             {{msg}}"
-        );
+        let template = format!("{{bar:30.cyan/dim}} {counts}  {{msg}}");
         if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style);
         }
@@ -80,9 +87,12 @@ impl Progress {
             return;
         }
         self.last_line = Some(Instant::now());
+        let total = self.total;
+        let Some(what) = self.what else {
+            return complain(&format!("{done} s elapsed, at most {} s left", total - done));
+        };
         let elapsed = self.started.elapsed().as_secs_f64();
-        let left = elapsed / done.max(1) as f64 * (self.total - done) as f64;
-        let Self { what, total, .. } = self;
+        let left = elapsed / done.max(1) as f64 * (total - done) as f64;
         complain(&format!("{what} {done} of {total}, {elapsed:.0} s elapsed, {left:.0} s left"));
     }
 

@@ -7,7 +7,7 @@ pub(crate) fn qemu_not_found(name: &str, oldest: u32, found: &str, looked: &str)
     format!(
         "no {name} of release {oldest} or later with plug-ins \
          ({found}looked in PATH and {looked}):\n  \
-         run `make kernel` to fetch one, or name one with --qemu PATH"
+         run `make kernel` in unconvoy's sources to fetch one, or name one with --qemu PATH"
     )
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn qemu_without_plugins() -> &'static str {
 pub(crate) fn kernel_not_found(looked: &str) -> String {
     format!(
         "no kernel (looked in {looked}):\n  \
-         run `make kernel` to fetch Debian's, or name one with --kernel IMAGE"
+         run `make kernel` in unconvoy's sources to fetch Debian's, or name one with --kernel IMAGE"
     )
 }
 

@@ -74,11 +74,15 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
     }
     if let Some(share) = report.coverage {
         let samples: u64 = recorded.observed.futex_samples.iter().sum();
+        let percent = format!("{:.0}", 100.0 * share);
+        let others = if percent == "100" {
+            ""
+        } else {
+            " The others were for semaphores, for threads to end, or for locks of the program's own."
+        };
         remarks.push(format!(
-            "Coverage: {:.0} % of the futex waits ({samples} samples) were for the locks and \
-             signals above. The others were for semaphores, for threads to end, or for locks of \
-             the program's own.",
-            100.0 * share
+            "Coverage: {percent} % of the futex waits ({samples} samples) were for the locks and \
+             signals above.{others}"
         ));
     }
     if recorded.source == Source::Kernel {

@@ -30,7 +30,7 @@ pub struct TuneArgs {
     #[arg(long, value_name = "RATE", default_value_t = 0.05, value_parser = error_rate)]
     pub error_rate: f64,
     /// Write the strategy file to FILE [default: PROGRAM.toml in this directory].
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
     /// Write the result as an HTML page.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

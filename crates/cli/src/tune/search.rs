@@ -88,7 +88,7 @@ pub fn search(args: &TuneArgs) -> anyhow::Result<u8> {
         program: args.program.clone(),
         timeout: args.measured.timeout,
         state: Destination::new(Json, &state),
-        progress: Progress::of("second", budget, quiet),
+        progress: Progress::within(budget, quiet),
         started: Instant::now(),
         configurations: BTreeMap::new(),
     };
