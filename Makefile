@@ -58,7 +58,7 @@ $(foreach name,PREFIX DESTDIR,$(if $(call has_space,$($(name))),\
 # The parts of `make test`, and of `make test-all`. Those joined by `+` run side by side, because
 # each leaves a processor idle for a good part of its time.
 TESTS := build-tests test-lint test-layers test-loom+test-unit+test-preload
-TESTS_ALL := build-tests-all test-links test-rare+test-loom-whole test-slow \
+TESTS_ALL := build-tests-all test-links+test-glibc test-rare+test-loom-whole test-slow \
 	test-pairs+test-figures test-tsan+test-valgrind
 
 # Packages that `make test` omits: programs that few users need, and parts whose tests all need
@@ -107,6 +107,7 @@ setup-tests-all: setup-tests setup-oldest-rust
 	@scripts/setup.sh scripts/packages-test-all.txt scripts/packages-syncchar.txt \
 		scripts/packages-kernel.txt crates/preload/tests/packages.txt
 	@scripts/setup-kernel.sh
+	@scripts/setup-glibc.sh $(GLIBC_SUITES)
 
 # The Rust that `rust-version` in Cargo.toml promises to support. Its test is skipped where it cannot
 # be fetched.
@@ -284,6 +285,18 @@ test-pairs:
 		UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control \
 			UNCONVOY_SUITE_PROFILE=$$locks $(call TEST,ONLY=unconvoy-preload) --test conformance \
 			--test regressions --test stress --test seccomp -- --show-output || exit; \
+	done
+
+# Conformance under newer versions of glibc. trixie's is 2.41, in which the layout of a
+# pthread_cond_t changed.
+GLIBC_SUITES ?= trixie
+test-glibc:
+	@scripts/setup-glibc.sh $(GLIBC_SUITES)
+	for suite in $(GLIBC_SUITES); do \
+		UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control \
+			UNCONVOY_SUITE_GLIBC=$(CURDIR)/target/glibc/$$suite/usr/lib/x86_64-linux-gnu \
+			$(call TEST,ONLY=unconvoy-preload) --test conformance --test regressions \
+			--test stress --test waits -- --show-output || exit; \
 	done
 
 test-valgrind:

@@ -14,11 +14,7 @@ set -eu
 to=${1:-$(dirname "$0")/../target/kernel}
 mkdir -p "$to"
 to=$(cd "$to" && pwd)
-
-fail() {
-	echo "setup: $1" >&2
-	exit 1
-}
+scripts=$(cd "$(dirname "$0")" && pwd)
 
 # Whether an executable is a QEMU with a plug-in interface that reads registers.
 has_plugins() {
@@ -35,61 +31,8 @@ need_kernel=
 [ -s "$to/vmlinuz" ] && [ -d "$to/modules" ] || need_kernel=yes
 [ -n "$need_qemu$need_kernel" ] || exit 0
 
-command -v apt-get >/dev/null ||
-	fail "apt-get is missing; use unconvoy predict --kernel with --qemu, IMAGE and --modules"
-keys=/usr/share/keyrings/debian-archive-keyring.gpg
-[ -s "$keys" ] || fail "$keys is missing; run apt-get install debian-archive-keyring"
-
-# The machine's Debian mirror, from either format of apt's lists of sources.
-mirror=$(cat /etc/apt/sources.list.d/*.sources 2>/dev/null |
-	sed -n 's|^URIs: *\(https\?://[^ ]*/debian\)/* *$|\1|p' | head -n 1)
-[ -n "$mirror" ] || mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
-	sed -n 's|^deb  *\(\[[^]]*\]  *\)\{0,1\}\(https\{0,1\}://[^ ]*/debian\)/* .*|\2|p' | head -n 1)
-[ -n "$mirror" ] || mirror=http://deb.debian.org/debian
-
-work=$(mktemp -d "$to/fetch.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
-
-# Runs apt for one suite with its own lists and cache. apt's sandbox user cannot write here.
-apt() {
-	suite=$1
-	shift
-	mkdir -p "$work/$suite/lists/partial" "$work/$suite/cache/archives/partial"
-	printf 'deb [signed-by=%s] %s %s main\n' "$keys" "$mirror" "$suite" >"$work/$suite/sources.list"
-	"$@" -o Dir::State::lists="$work/$suite/lists" -o Dir::Cache="$work/$suite/cache" \
-		-o Dir::Etc::sourcelist="$work/$suite/sources.list" -o Dir::Etc::sourceparts=- \
-		-o Dir::State::status=/dev/null -o APT::Architecture=amd64 \
-		-o APT::Architectures=amd64 -o APT::Sandbox::User= \
-		-o Acquire::Languages=none -o Acquire::Retries=2
-}
-
-# The cause of a failure is apt's first message.
-why() {
-	sed -n 's/^[EW]: //p' "$work/log" | head -n 1
-}
-
-lists() {
-	echo "setup: looking for $2 in $1" >&2
-	apt "$1" apt-get -qq -o APT::Update::Error-Mode=any update >"$work/log" 2>&1 ||
-		fail "cannot fetch the list of $1 from $mirror ($(why)); check the network"
-}
-
-fetch() {
-	suite=$1
-	shift
-	(cd "$work/$suite" && apt "$suite" apt-get -qq download "$@" >"$work/log" 2>&1) ||
-		fail "cannot fetch $* of $suite from $mirror ($(why))"
-}
-
-unpack() {
-	mkdir -p "$2"
-	for package in "$work/$1"/*.deb; do
-		dpkg-deb -x "$package" "$2" ||
-			fail "cannot unpack $(basename "$package"); check the free space in $to"
-	done
-	rm -f "$work/$1"/*.deb
-}
+without_apt="use unconvoy predict --kernel with --qemu, IMAGE and --modules"
+. "$scripts/suites.sh"
 
 if [ -n "$need_qemu" ]; then
 	lists bookworm-backports "QEMU"
@@ -100,7 +43,7 @@ if [ -n "$need_qemu" ]; then
 	fetch bookworm seabios ipxe-qemu
 	unpack bookworm "$work/qemu"
 	if ldd "$work/qemu/usr/bin/qemu-system-x86_64" | grep -q 'not found'; then
-		"$(dirname "$0")/setup.sh" "$(dirname "$0")/packages-qemu.txt"
+		"$scripts/setup.sh" "$scripts/packages-qemu.txt"
 	fi
 	mv "$work/qemu" "$to/qemu"
 fi

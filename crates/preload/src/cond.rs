@@ -1,14 +1,15 @@
 //! `pthread_cond_*`, in place, for condition variables that are private to the process.
 //!
 //! ```text
-//!  glibc   wseq   g1_start  g_refs  g_size  g1_orig_size  wrefs  g_signals
-//!  byte    0      8         16      24      32            36     40
-//!  here    guard  head      tail    users   history       flags  eventcount
-//!                                   generation at 28
+//!  byte        0      8         16      24            28          32            36          40
+//!  glibc 2.36  wseq   g1_start  g_refs  g_size                    g1_orig_size  wrefs       g_signals
+//!  glibc 2.41  wseq   g1_start  g_size  g1_orig_size  wrefs       g_signals                 unused
+//!  here        guard  head      tail    users         generation  history       flags       eventcount
+//!                                                     or flags                  or generation
 //! ```
 //!
-//! `wrefs` keeps the attributes, in glibc's bits: the clock, and process-shared (then everything
-//! goes to libc).
+//! The flags are glibc's `wrefs`, with the [`attributes`] in glibc's bits: the clock, and
+//! process-shared (then everything goes to libc).
 //!
 //! Waiters form a list ([`waiters`], with Invariants 1 and 2). They poll for short waits
 //! ([`polling`]).
@@ -24,6 +25,7 @@
 //! **Invariant 4.** In the child of a `fork`, no waiters and no holder of the guard exist. The
 //! first use there sees another `generation` and clears what they left ([`ObjectGeneration`]).
 
+pub(crate) mod attributes;
 mod polling;
 mod waiters;
 
@@ -34,17 +36,14 @@ use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 use libc::{EINVAL, ETIMEDOUT, clockid_t, pthread_cond_t, timespec};
 use unconvoy_locks::load::pollers::BROADCAST;
-use unconvoy_locks::primitive::generation::ObjectGeneration;
 use unconvoy_locks::primitive::native::probe;
 use unconvoy_locks::primitive::{Native, Parking as _};
 
 use crate::cancel;
-use crate::config::{self, Service};
 use crate::mutex::wait::{
     Use, eventcount_if_owned, give_way, is_first_wake, record_requeued, restore_parked_bit,
 };
 use crate::mutex::{Mutex, pthread_mutex_lock, pthread_mutex_unlock};
-use crate::numbered::Numbered as _;
 use crate::object::{InPlace, Until};
 use crate::probe::probe;
 use crate::profile::libcs::wait_for_signal;
@@ -58,26 +57,20 @@ use waiters::{ASLEEP, Node, Taken, Waiters};
 pub struct Cond {
     waiters: Waiters,
     users: AtomicU32,
-    generation: ObjectGeneration<Native>,
-    /// The history of waits here, packed; 0 before the first wait has ended.
-    history: AtomicU32,
-    flags: AtomicU32,
+    /// The flags and the generation, in the order of this glibc ([`attributes`]), and between them
+    /// the history of waits here, packed; 0 before the first wait has ended.
+    words: [AtomicU32; 3],
     /// The word of the eventcount that waiters were last requeued to.
     eventcount: AtomicPtr<AtomicU32>,
 }
 
-const _: () = assert!(core::mem::offset_of!(Cond, flags) == 36, "glibc's 64-bit layout");
+const _: () = assert!(core::mem::offset_of!(Cond, words) == 28, "glibc's 64-bit layout");
 
 // SAFETY: libc's initialisers and `init` leave zeroes except in `flags`. The fields are atomics,
 // and zeroes are an empty list.
 unsafe impl InPlace for Cond {
     type Libcs = pthread_cond_t;
 }
-
-/// Attribute bits of `flags`: glibc's `__PTHREAD_COND_SHARED_MASK` and
-/// `__PTHREAD_COND_CLOCK_MONOTONIC_MASK`.
-const PROCESS_SHARED: u32 = 1;
-const MONOTONIC: u32 = 2;
 
 /// In `users`: a thread waits for the count to become 0.
 const DESTROYER: u32 = 1 << 31;
@@ -105,21 +98,6 @@ unsafe extern "C-unwind" {
 }
 
 impl Cond {
-    fn is_libcs(&self) -> bool {
-        self.flags.load(Relaxed) & PROCESS_SHARED != 0 || config::service() == Service::Declined
-    }
-
-    /// Whether libc serves a wait with `mutex`. This library takes over a process-shared condition
-    /// variable at the first wait with one of its own mutexes. POSIX requires all concurrent
-    /// waiters to use that mutex, which is private to the process, and libc's wait could not
-    /// release it.
-    fn wait_is_libcs(&self, mutex: &Mutex) -> bool {
-        if self.is_libcs() && config::service() != Service::Declined && !mutex.is_libcs() {
-            self.flags.fetch_and(!PROCESS_SHARED, Relaxed);
-        }
-        self.is_libcs()
-    }
-
     /// Waits by libc's function. libc rejects an invalid deadline before it releases the mutex.
     fn wait_in_libc(
         &self,
@@ -136,11 +114,6 @@ impl Cond {
         wait_for_signal(ptr::from_ref(self).addr(), released, wait)
     }
 
-    fn clock(&self) -> Clock {
-        let monotonic = self.flags.load(Relaxed) & MONOTONIC != 0;
-        if monotonic { Clock::Monotonic } else { Clock::Realtime }
-    }
-
     /// Clears what the parent's threads left (Invariant 4).
     ///
     /// # Safety
@@ -152,10 +125,14 @@ impl Cond {
         self.users.store(0, Relaxed);
     }
 
+    fn history(&self) -> &AtomicU32 {
+        &self.words[1]
+    }
+
     /// Must run before any other access to the waiters.
     fn adopt_after_fork(&self) {
         // SAFETY: other threads wait inside `adopt`.
-        self.generation.adopt(|| unsafe { self.clear_inherited() });
+        self.generation().adopt(|| unsafe { self.clear_inherited() });
     }
 
     /// The calling waiter's last access to the condition variable.

@@ -18,6 +18,7 @@ use unconvoy_locks::runtime::load_control;
 use unconvoy_locks::runtime::sensor::choice::Choice;
 
 use crate::chosen::{default_pair, pair};
+use crate::cond::attributes;
 use crate::message;
 use crate::route::Route;
 use crate::variables::{is_on, named, read_milliseconds, variable};
@@ -320,6 +321,9 @@ fn read() -> u8 {
         Service::Declined
     } else if !real::is_in_front() {
         message::program_with_own_functions().print();
+        Service::Declined
+    } else if !attributes::are_known() {
+        message::unknown_condition_variables().print();
         Service::Declined
     } else if !is_on(&environment::REPLACE) {
         ONLY_OBSERVES.store(true, Relaxed);

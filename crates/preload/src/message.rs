@@ -23,6 +23,13 @@ pub(crate) fn program_with_own_functions() -> Line {
     Line::new(format_args!("this program has its own pthread functions: nothing is replaced"))
 }
 
+/// libc keeps the attributes of condition variables in a place that this library does not know.
+pub(crate) fn unknown_condition_variables() -> Line {
+    Line::new(format_args!(
+        "this libc has condition variables of an unknown layout: nothing is replaced"
+    ))
+}
+
 /// `rules` is not the name of a set of load control's rules, or this library cannot leave any out.
 pub(crate) fn no_such_rules(rules: &str) -> Line {
     Line::new(format_args!(

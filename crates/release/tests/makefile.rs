@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// Targets that run tests, or build what tests load and execute. The others of `make test` and
 /// `make test-all` compile C, or build into a folder of their own.
-const TARGETS: [&str; 9] = [
+const TARGETS: [&str; 10] = [
     "build-tests",
     "build-tests-all",
     "test-layers",
@@ -14,6 +14,7 @@ const TARGETS: [&str; 9] = [
     "test-preload",
     "test-rare",
     "test-slow",
+    "test-glibc",
     "test-pairs",
     "test-figures",
 ];

@@ -179,6 +179,8 @@ variables! {
     SUITE_STRATEGY: "UNCONVOY_SUITE_STRATEGY", [Tests], Word(&["mixed"]), "",
         "run the interposer's tests with a different pair for each lock; the pairs of \
          `UNCONVOY_SUITE` serve the other locks";
+    SUITE_GLIBC: "UNCONVOY_SUITE_GLIBC", [Tests], Path, "",
+        "run the interposer's tests with the glibc in this directory";
     SUITE_SSC: "UNCONVOY_SUITE_SSC", [Tests], Word(&["1", "refined", "published"]), "",
         "run the library's tests with a special set of cores";
     FAULTS: "UNCONVOY_FAULTS", [Tests], Word(&["all"]), "a sample",

@@ -35,6 +35,12 @@ impl<P: Primitive> ObjectGeneration<P> {
         ObjectGeneration(P::U32::new(0))
     }
 
+    /// The generation in a word of an object with a layout of its own.
+    pub fn of(word: &P::U32) -> &Self {
+        // SAFETY: transparent.
+        unsafe { &*core::ptr::from_ref(word).cast() }
+    }
+
     /// Makes the object the calling process's own. Must run before any other access to the object.
     ///
     /// Calls `clear` at the first use in a process, also in the first process. No other thread uses

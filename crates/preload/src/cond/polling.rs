@@ -57,21 +57,21 @@ impl Wait<'_> {
 
     fn history(&self) -> History {
         let of_thread = || History::unpack(Native::context().thread_state().history);
-        History::unpack(self.cond.history.load(Relaxed)).or_else(of_thread).unwrap_or_default()
+        History::unpack(self.cond.history().load(Relaxed)).or_else(of_thread).unwrap_or_default()
     }
 
     /// Records the length of this wait. The waiter still counts among the users (Invariant 3).
     #[inline]
     fn record(&self, before: History, ns: u64) {
         let after = before.after(ns).pack();
-        let known = self.cond.history.load(Relaxed);
+        let known = self.cond.history().load(Relaxed);
         if known == 0 {
             let process = Native::context();
             let state = process.thread_state();
             process.set_thread_state(ThreadState { history: after, ..state });
         }
         if known != after {
-            self.cond.history.store(after, Relaxed);
+            self.cond.history().store(after, Relaxed);
         }
     }
 }

@@ -42,11 +42,16 @@ pub fn compile(directory: &Path, source: &str, flags: &[&str]) -> PathBuf {
     compile_file(directory, &source, flags)
 }
 
-/// Like [`compile`], for a source that the test has written.
+/// Like [`compile`], for a source that the test has written. With `UNCONVOY_SUITE_GLIBC`, the
+/// program runs with the glibc in that directory.
 pub fn compile_file(directory: &Path, source: &Path, flags: &[&str]) -> PathBuf {
     let program = directory.join(source.file_stem().expect("a source has a name"));
     let mut compiler = Command::new("cc");
     compiler.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-g", "-pthread"]).args(flags);
+    if let Ok(glibc) = std::env::var("UNCONVOY_SUITE_GLIBC") {
+        compiler.arg(format!("-Wl,--dynamic-linker={glibc}/ld-linux-x86-64.so.2"));
+        compiler.arg(format!("-Wl,--disable-new-dtags,-rpath={glibc}"));
+    }
     // Parts of glibc before 2.34.
     compiler.arg("-o").arg(&program).arg(source).args(["-ldl", "-lrt"]);
     let output = room::output(&mut compiler).expect("cc runs (apt-get install gcc)");
