@@ -219,8 +219,9 @@ variables! {
         "directory of the guest of `unconvoy predict --kernel`, and of the default below";
     DEBUG_FILES: "DEBUGINFOD_CACHE_PATH", [Command], Path, "`$XDG_CACHE_HOME/debuginfod_client`",
         "cache of `debuginfod-find`, where reports look for debug files";
-    TERMINAL: "TERM", [Scheduler], Form("name of a terminal"), "",
-        "unset or `dumb`: `unconvoy sched --monitor` prints lines instead of a screen";
+    TERMINAL: "TERM", [Command, Scheduler], Form("name of a terminal"), "",
+        "unset or `dumb`: `unconvoy top` and `unconvoy sched --monitor` print lines instead of a \
+         screen";
     COLUMNS: "COLUMNS", [Command], Form("number of columns, at most 100"), "100",
         "width of the help, if neither output is a terminal";
     NO_COLOUR: "NO_COLOR", [Scheduler], Anything, "",

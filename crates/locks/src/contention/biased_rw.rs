@@ -263,6 +263,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
             && P::runs_in_parallel()
             && (P::is_crowded() || !self.word.has_waiting_writer())
             && !self.word.has_request()
+            && Hold::may_be_of(P::address(self.word))
         {
             bias.set(state);
         }

@@ -49,6 +49,12 @@ pub(super) struct Hold {
 }
 
 impl Hold {
+    /// Whether a row can tell holds of the lock at `address` apart. A program may have packed the
+    /// lock into a structure, to an odd address.
+    pub(super) fn may_be_of(address: u64) -> bool {
+        address & PARKED == 0
+    }
+
     /// A hold of the lock at `address`, which is even and not 0.
     #[inline(always)]
     pub(super) fn of(address: u64) -> Self {

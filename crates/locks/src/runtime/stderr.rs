@@ -4,6 +4,7 @@ use core::fmt::{self, Write as _};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use syscalls::{Sysno, syscall};
@@ -38,7 +39,7 @@ impl Line {
         // A variable's value must not break the line.
         text.iter_mut().filter(|byte| byte.is_ascii_control()).for_each(|byte| *byte = b'?');
         rest[0] = b'\n';
-        if is_for_messages() {
+        if is_for_messages() && has_room() {
             let line = &self.bytes[..=self.length];
             // SAFETY: the line is valid for its length. A failed write cannot be reported.
             let write = || unsafe { syscall!(Sysno::write, 2, line.as_ptr(), line.len()) };
@@ -91,16 +92,28 @@ fn is_for_messages() -> bool {
         }
 }
 
+/// Whether a write does not wait: whoever reads a full pipe may need a lock that the caller holds. A
+/// reader that is only slow gets a moment.
+fn has_room() -> bool {
+    let moment = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+    let stderr = standard_error();
+    let mut set = [PollFd::new(&stderr, PollFlags::OUT)];
+    poll(&mut set, Some(&moment)) != Ok(0)
+}
+
 /// Signals that a write raises in its thread: a pipe without a reader, a file beyond its limit.
 const RAISED_BY_WRITES: u64 = 1 << (libc::SIGPIPE - 1) | 1 << (libc::SIGXFSZ - 1);
 
-/// Calls `write`, and discards a signal that the write raises: the signal would end the program.
+/// Calls `write`, and discards a signal that the write raises: the signal would end the program. One
+/// that is pending already is the program's.
 pub fn without_signals<T, E>(write: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     const SIZE: usize = size_of::<u64>();
-    let (mask, at_once) = (RAISED_BY_WRITES, [0_u64; 2]);
-    let mut before = 0_u64;
+    let at_once = [0_u64; 2];
+    let (mut before, mut pending) = (0_u64, 0_u64);
     // SAFETY: the kernel's signal sets have 64 bits, and a time has two words.
     unsafe {
+        let _ = syscall!(Sysno::rt_sigpending, &raw mut pending, SIZE);
+        let mask = RAISED_BY_WRITES & !pending;
         let before = &raw mut before;
         let is_blocked =
             syscall!(Sysno::rt_sigprocmask, libc::SIG_BLOCK, &raw const mask, before, SIZE).is_ok();
@@ -129,6 +142,23 @@ mod tests {
         let line = Line::new(format_args!("{}", "x".repeat(600)));
         assert_eq!(line.text().len(), CAPACITY - 1);
         line.print();
+    }
+
+    #[test]
+    fn signal_of_the_program_stays_pending() {
+        // SAFETY: of this thread only; restored below.
+        unsafe {
+            let (mut pipe, mut before) = (core::mem::zeroed(), core::mem::zeroed());
+            libc::sigemptyset(&raw mut pipe);
+            libc::sigaddset(&raw mut pipe, libc::SIGPIPE);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const pipe, &raw mut before);
+            libc::pthread_kill(libc::pthread_self(), libc::SIGPIPE);
+            assert!(without_signals(|| Err::<(), ()>(())).is_err());
+            let time = core::mem::zeroed();
+            let taken = libc::sigtimedwait(&raw const pipe, core::ptr::null_mut(), &raw const time);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
+            assert_eq!(taken, libc::SIGPIPE);
+        }
     }
 
     #[test]
