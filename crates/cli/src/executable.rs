@@ -11,6 +11,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use nix::unistd::AccessFlags;
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -153,9 +154,35 @@ struct Script {
     words: Vec<String>,
 }
 
-fn script_interpreter(path: &Path) -> Option<Script> {
+/// The command that runs a program. It passes a script without a `#!` line to sh, as shells and
+/// execvp(3) do.
+pub fn command(program: &[OsString]) -> Command {
+    let script = resolve(&program[0]).filter(|path| is_shell_script(path));
+    let mut command = Command::new(script.as_ref().map_or(&*program[0], |_| OsStr::new("/bin/sh")));
+    command.args(script).args(&program[1..]);
+    command
+}
+
+/// Whether a file is executable text without a `#!` line. The kernel executes some files that are
+/// neither text nor ELF (`binfmt_misc`).
+fn is_shell_script(path: &Path) -> bool {
+    let is_executable = nix::unistd::access(path, AccessFlags::X_OK).is_ok();
+    let start = start_of(path).unwrap_or_default();
+    let is_text = !start.is_empty() && !start.contains(&0);
+    is_executable && is_text && !start.starts_with(b"#!") && !is_elf(path)
+}
+
+fn start_of(path: &Path) -> Option<Vec<u8>> {
     let mut start = Vec::new();
     File::open(path).ok()?.take(LONGEST_SCRIPT_LINE as u64).read_to_end(&mut start).ok()?;
+    Some(start)
+}
+
+fn script_interpreter(path: &Path) -> Option<Script> {
+    let start = start_of(path)?;
+    if is_shell_script(path) {
+        return Some(Script { interpreter: PathBuf::from("/bin/sh"), words: Vec::new() });
+    }
     let line = start.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     let text = String::from_utf8_lossy(line);
     let mut words = text.split_whitespace().map(String::from);
@@ -291,5 +318,20 @@ mod tests {
         assert_eq!(obstacle(directory.path()), None);
         assert_eq!(obstacle(Path::new("/nonexistent")), None);
         assert_eq!(obstacle(&script(&directory, "no magic here")), None);
+    }
+
+    #[test]
+    fn text_without_an_interpreter_is_a_script_for_sh() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = |path: &Path| {
+            let mut command = command(&[path.as_os_str().to_owned(), "of it".into()]);
+            command.output().map(|output| String::from_utf8(output.stdout).unwrap())
+        };
+        let plain = script(&directory, "printf '%s' \"$1\"");
+        assert_eq!(run(&plain).unwrap(), "of it\n");
+        assert_eq!(executed(&plain), (PathBuf::from("/bin/sh"), vec![plain.clone().into()]));
+        assert_eq!(run(&script(&directory, "#!/bin/echo")).unwrap().lines().count(), 1);
+        std::fs::write(&plain, "MZ\0\0").unwrap();
+        assert!(run(&plain).is_err(), "no text");
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
-use unconvoy_measure::output::{self, directory_of};
+use unconvoy_measure::output::{self, directory_of, followed, is_open_file};
 
 use crate::messages::command as messages;
 use crate::refusal::Refusal;
@@ -83,13 +83,13 @@ pub fn replaceable_by_library(file: &Path) -> Result<PathBuf, String> {
     writable_by_library(&regular(file)?)
 }
 
-/// The file that a link leads to. Rejects devices and pipes.
+/// The file that a link leads to. Rejects devices, pipes and open files.
 fn regular(file: &Path) -> Result<PathBuf, String> {
     match file.metadata() {
-        Ok(found) if !found.is_file() && !found.is_dir() => {
+        Ok(found) if is_open_file(file) || !found.is_file() && !found.is_dir() => {
             Err(messages::not_a_regular_file().to_string())
         }
-        _ => Ok(file.canonicalize().unwrap_or_else(|_| file.to_path_buf())),
+        _ => Ok(followed(file)),
     }
 }
 

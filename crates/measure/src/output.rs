@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -68,8 +68,11 @@ pub fn with_suffix(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
 ///
 /// The file cannot be written; an existing file is unchanged.
 pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // Follow a link instead of replacing it, and write to a device or pipe directly.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    if is_open_file(path) {
+        return File::options().append(true).open(path)?.write_all(bytes);
+    }
+    // Write to a device or pipe directly.
+    let target = followed(path);
     if target.exists() && !target.is_file() {
         return fs::write(target, bytes);
     }
@@ -89,19 +92,51 @@ pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 ///
 /// It cannot, or the file is a directory.
 pub fn check(path: &Path) -> std::io::Result<()> {
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let target = followed(path);
     if target.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
     }
     if target.exists() {
         access(&target, AccessFlags::W_OK)?;
-        if !target.is_file() {
+        if !target.is_file() || is_open_file(path) {
             return Ok(());
         }
     }
     access(directory_of(&target), AccessFlags::W_OK | AccessFlags::X_OK)?;
     // The file system may refuse what the permissions allow.
     beside(&target).map(drop)
+}
+
+/// Whether the path stands for a file that a process has opened, such as `/dev/stderr`. To replace
+/// the file itself would discard what was written there.
+pub fn is_open_file(path: &Path) -> bool {
+    ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"].iter().any(|it| path.starts_with(it))
+}
+
+/// The file that a link leads to, even if it does not exist yet: a link is not replaced.
+pub fn followed(path: &Path) -> PathBuf {
+    const MOST_LINKS: usize = 40;
+    let mut at = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        match (fs::canonicalize(&at), fs::read_link(&at)) {
+            (Ok(found), _) => return found,
+            (_, Ok(next)) => at = directory_of(&at).join(next),
+            _ => break,
+        }
+    }
+    at
+}
+
+/// The first of `NAME.EXTENSION`, `NAME-2.EXTENSION`, … for which `is_free` holds.
+pub fn free_name(path: &Path, is_free: impl Fn(&Path) -> bool) -> PathBuf {
+    let numbered = |number: u32| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let extension =
+            path.extension().map_or_else(String::new, |it| format!(".{}", it.to_string_lossy()));
+        path.with_file_name(format!("{stem}-{number}{extension}"))
+    };
+    let names = std::iter::once(path.to_path_buf()).chain((2..1000).map(numbered));
+    names.into_iter().find(|name| is_free(name)).unwrap_or_else(|| path.to_path_buf())
 }
 
 /// The directory of a file, `.` for a bare name.
@@ -165,6 +200,26 @@ mod tests {
         let made = fs::read_dir(directory.path().join("sub")).expect("made").count();
         fs::write(&file, "").expect("written");
         assert!(made == 0 && can_write(&file.join("below")).is_err());
+    }
+
+    #[test]
+    fn an_open_file_is_appended_to_and_a_link_is_followed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let log = directory.path().join("log");
+        fs::write(&log, "before ").expect("written");
+        let opened = File::options().append(true).open(&log).expect("opened");
+        let number = std::os::fd::AsRawFd::as_raw_fd(&opened);
+        let same = PathBuf::from(format!("/proc/self/fd/{number}"));
+        check(&same).and_then(|()| replace(&same, b"after")).expect("written");
+        assert_eq!(fs::read(&log).expect("read"), b"before after");
+
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink("target", &link).expect("a link to nothing yet");
+        check(&link).and_then(|()| replace(&link, b"new")).expect("written");
+        assert_eq!(fs::read(directory.path().join("target")).expect("read"), b"new");
+        assert!(link.is_symlink());
+        let free = free_name(&link.with_extension("json"), |path| !path.ends_with("link.json"));
+        assert_eq!(free, directory.path().join("link-2.json"));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! 4. No ratio and no passed goal rests on runs that only a resumed benchmark brings together.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,7 +22,7 @@ use crate::cells::{Sample, Samples};
 use crate::failure::Failure;
 use crate::interrupt::{Interrupted, Interrupts};
 use crate::messages;
-use crate::output::{can_write, complain};
+use crate::output::{can_write, complain, free_name, with_suffix};
 use crate::record::Record;
 use crate::resume::{resume, resuming};
 use crate::rounds::{Order, Rounds, Step, Turn};
@@ -228,7 +228,8 @@ impl<C: Field> Session<'_, C> {
         }
         record.complete = record.ended_by.is_none();
         if is_interrupted && out.is_none() && !record.runs.is_empty() {
-            out = Some(PathBuf::from(PARTIAL));
+            let is_free = |out: &Path| !with_suffix(out, ".json").exists();
+            out = Some(free_name(Path::new(PARTIAL), is_free));
         }
         let record = record.deliver(out.as_deref())?;
         for failure in &record.failures {

@@ -32,8 +32,11 @@ pub fn line_transfer_ns() -> Option<u32> {
     let line = Line::default();
     thread::scope(|scope| {
         // Threads of their own, so that the caller's affinity stays.
-        scope.spawn(|| line.answer(second));
-        scope.spawn(|| line.ask(first)).join().ok()?
+        let start = thread::Builder::new;
+        let asking = start().spawn_scoped(scope, || line.ask(first)).ok()?;
+        // Without it, the asking thread gives up.
+        let _ = start().spawn_scoped(scope, || line.answer(second));
+        asking.join().ok()?
     })
 }
 

@@ -118,6 +118,9 @@ pub struct Recorded {
     pub pid: u32,
     /// Path of the program.
     pub program: PathBuf,
+    /// Whether another program started this one, as a script does; set by a command that started
+    /// the other one.
+    pub is_indirect: bool,
     /// Contention manager, or `libc`.
     pub lock: String,
     /// Load manager; empty with libc.
@@ -204,6 +207,7 @@ impl Recorded {
         Recorded {
             pid: header.pid.load(Relaxed),
             program: OsString::from_vec(bytes(&header.program)).into(),
+            is_indirect: false,
             lock: text(&header.lock),
             load: text(&header.load),
             has_ended: !matches!(header.ended.load(Relaxed), 0 | KILLED),

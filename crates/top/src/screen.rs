@@ -54,7 +54,8 @@ pub fn show(pid: Option<u32>, interval: Duration) -> anyhow::Result<()> {
             watcher.renew();
         }
         let wait = due.saturating_duration_since(Instant::now()).min(RENEWAL);
-        for key in typed(&wakes, wait)? {
+        let Some(keys) = typed(&wakes, wait)? else { return Ok(()) };
+        for key in keys {
             match state.press(key) {
                 Action::Draw => {}
                 Action::Quit => return Ok(()),
@@ -99,22 +100,22 @@ fn look(watcher: &mut Watcher, state: &mut State) {
     }
 }
 
-/// Waits for keys or a wake-up. At the end of input, the user is gone.
-fn typed(wakes: &UnixStream, wait: Duration) -> anyhow::Result<Vec<Key>> {
+/// Waits for keys or a wake-up. `None` at the end of input: the user is gone.
+fn typed(wakes: &UnixStream, wait: Duration) -> anyhow::Result<Option<Vec<Key>>> {
     let stdin = io::stdin();
     let mut sources = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(wakes, PollFlags::IN)];
     let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
     match poll(&mut sources, Some(&wait)) {
-        Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
+        Err(rustix::io::Errno::INTR) => return Ok(Some(Vec::new())),
         result => result?,
     };
     if sources[0].revents().is_empty() {
-        return Ok(Vec::new());
+        return Ok(Some(Vec::new()));
     }
     let mut bytes = [0; 256];
     match rustix::io::read(&stdin, &mut bytes) {
-        Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(Vec::new()),
-        Err(_) | Ok(0) => Ok(vec![Key::Char('q')]),
-        Ok(length) => Ok(keys(&bytes[..length])),
+        Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(Some(Vec::new())),
+        Err(_) | Ok(0) => Ok(None),
+        Ok(length) => Ok(Some(keys(&bytes[..length]))),
     }
 }

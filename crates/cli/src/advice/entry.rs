@@ -145,7 +145,8 @@ fn entry(recorded: &Recorded, place: Place, symbol: &Symbol, kind: Kind, is_shar
     Entry {
         key: place.key().to_string(),
         name,
-        object: (*file != recorded.program).then(|| file.display().to_string()),
+        object: (recorded.is_indirect || *file != recorded.program)
+            .then(|| file.display().to_string()),
         build_id: is_shared.then(|| build_id(file)).flatten(),
         kind: kind.name().to_string(),
     }
@@ -194,6 +195,10 @@ mod tests {
     /// The entries of this process's locks at these addresses, with the calls that initialised and
     /// first took them.
     fn entries_of(locks: &[(u64, u64, u64)], indices: &[usize]) -> Vec<Entry> {
+        entries_as(false, locks, indices)
+    }
+
+    fn entries_as(is_indirect: bool, locks: &[(u64, u64, u64)], indices: &[usize]) -> Vec<Entry> {
         let profile = layout::zeroed();
         let text = |to: &[std::sync::atomic::AtomicU8], from: &str| {
             to.iter().zip(from.bytes()).for_each(|(to, byte)| to.store(byte, Relaxed));
@@ -203,7 +208,7 @@ mod tests {
         text(&profile.modules, &maps);
         profile.header.modules_used.store(maps.len() as u32, Relaxed);
         record(&profile, locks);
-        let recorded = Recorded::of(&profile);
+        let recorded = Recorded { is_indirect, ..Recorded::of(&profile) };
         let names = of_files(&recorded, Path::to_path_buf);
         Entries::new(&recorded, &names).of(indices)
     }
@@ -219,11 +224,25 @@ mod tests {
 
     /// The warnings about a strategy with these entries for this program.
     fn warnings(entries: &[Entry]) -> Vec<String> {
+        warnings_for(own_program().as_os_str(), entries)
+    }
+
+    fn warnings_for(program: &std::ffi::OsStr, entries: &[Entry]) -> Vec<String> {
         let mut text = String::from("version = 1\n");
         entries.iter().for_each(|entry| text += &entry.toml("A \"why\".", &[("lock", "libc")]));
         let strategy = Strategy::parse(Path::new("s.toml"), &text).expect(&text);
         assert_eq!(strategy.entries.len(), entries.len(), "{text}");
-        strategy.settings_for(own_program().as_os_str()).unwrap_or_else(|_| panic!("{text}")).1
+        strategy.settings_for(program).unwrap_or_else(|_| panic!("{text}")).1
+    }
+
+    #[test]
+    fn entry_for_a_program_that_a_script_starts_names_its_file() {
+        let lock = (LOCKS[0].as_ptr() as u64, 0, 0);
+        let script = std::ffi::OsStr::new("/bin/sh");
+        assert_eq!(warnings_for(script, &entries_of(&[lock], &[0])).len(), 1);
+        let entries = entries_as(true, &[lock], &[0]);
+        assert_eq!(entries[0].object.as_deref(), own_program().to_str());
+        assert_eq!(warnings_for(script, &entries), Vec::<String>::new());
     }
 
     #[test]

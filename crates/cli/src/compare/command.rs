@@ -8,6 +8,7 @@ use unconvoy::catalogue::environment;
 use unconvoy_measure::parts;
 
 use super::configuration::Configuration;
+use crate::executable;
 
 /// Returns the command of one run.
 pub fn command(
@@ -15,8 +16,7 @@ pub fn command(
     configuration: &Configuration,
     library: Option<&Path>,
 ) -> Command {
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
+    let mut command = executable::command(words);
     // Remove the user's own unconvoy settings: a configuration is exactly what its name says.
     let mut preload = std::env::var_os(environment::PRELOAD.name)
         .and_then(|existing| parts::without_preload(&existing));

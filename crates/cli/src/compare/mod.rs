@@ -18,13 +18,13 @@ mod session;
 mod summary;
 pub mod trial;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use unconvoy::catalogue::environment;
 use unconvoy_measure::context::processors;
 use unconvoy_measure::export::{Destination, Json};
 use unconvoy_measure::interrupt::Interrupts;
-use unconvoy_measure::output::{complain, print_all};
+use unconvoy_measure::output::{complain, free_name, print_all};
 use unconvoy_measure::parts;
 
 use crate::executable;
@@ -99,7 +99,10 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     }
     let mut is_kept = args.json.is_some() || matches!(ending, Ending::Complete);
     for (index, destination) in destinations.iter().enumerate() {
-        // The exporters report a record without runs themselves.
+        // The exporters report a record without runs themselves, but the JSON file's.
+        if index == 0 && record.runs.is_empty() && args.json.as_deref().is_some_and(Path::exists) {
+            continue;
+        }
         if let Err(error) = destination.write(&record) {
             complain(&format!("{error:#}"));
             status = status.max(1);
@@ -129,7 +132,8 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
 /// safe: another user may have placed a link there.
 fn keep_partial(record: &Record) {
     let write = |path: &Path| Destination::new(Json, path).write(record);
-    let here = || write(Path::new(PARTIAL)).ok().map(|()| PathBuf::from(PARTIAL));
+    let free = free_name(Path::new(PARTIAL), |path| !path.exists());
+    let here = || write(&free).ok().map(|()| free.clone());
     let elsewhere = || {
         let folder = tempfile::Builder::new().prefix("unconvoy-").tempdir().ok()?;
         let path = folder.path().join(PARTIAL);

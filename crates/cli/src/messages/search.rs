@@ -24,6 +24,10 @@ pub(crate) fn not_ours(file: &Path) -> String {
     )
 }
 
+pub(crate) fn earlier_strategy(file: &Path) -> String {
+    format!("{} is from an earlier search: this one found nothing to put there", file.display())
+}
+
 pub(crate) fn would_lose_search(file: &Path) -> String {
     let file = file.display();
     format!(

@@ -3,7 +3,6 @@
 use std::io::{Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use unconvoy::catalogue::environment;
@@ -42,9 +41,8 @@ impl Native {
         let statistics = folder.join("native.json");
         let preload =
             parts::preload(interposer, std::env::var_os(environment::PRELOAD.name).as_deref());
-        let mut command = Command::new(&args.program[0]);
+        let mut command = executable::command(&args.program);
         command
-            .args(&args.program[1..])
             .env(environment::STATS.name, &statistics)
             .env_remove(environment::STATS_OWNER.name)
             .env(environment::PRELOAD.name, preload);

@@ -118,7 +118,8 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
             recorded.observed.keep(path).with_context(|| cannot_write(path))?;
         }
     }
-    let (_, main) = found.remove(0);
+    let (_, mut main) = found.remove(0);
+    main.is_indirect = is_indirect(&main, program);
     Ok(Recording { ended, main, others: found, is_kept: args.output.is_some() })
 }
 
@@ -130,6 +131,13 @@ fn file(kept: Option<&Path>) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
     }
     let folder = output_file::temporary("unconvoy-profile-")?;
     Ok((folder.path().join("profile"), Some(folder)))
+}
+
+/// Whether the recorded program is not the one that the command started.
+fn is_indirect(recorded: &Recorded, program: &OsStr) -> bool {
+    let started = executable::resolve(program).map(|path| executable::executed(&path).0);
+    let started = started.and_then(|path| path.canonicalize().ok());
+    started.is_some_and(|path| path != recorded.program)
 }
 
 /// Whether a file does not exist, is empty, or is a profile.
@@ -152,9 +160,8 @@ fn command(
     file: &Path,
 ) -> Command {
     let before = std::env::var_os(environment::PRELOAD.name);
-    let mut command = Command::new(&program[0]);
+    let mut command = executable::command(program);
     command
-        .args(&program[1..])
         .env(environment::PRELOAD.name, parts::preload(interposer, before.as_deref()))
         .env(environment::PROFILE.name, file)
         .env(environment::PROFILE_PERIOD.name, period.to_string())
@@ -202,6 +209,7 @@ pub fn run_silently(
         if let Some(observed) = observed.filter(|it| it.pid == recorded.pid) {
             recorded.observed = observed.of(&recorded);
         }
+        recorded.is_indirect = is_indirect(&recorded, &program[0]);
         (recorded, remarks_on_others(found.as_slice(), false))
     });
     Ok((ended?.0, main))

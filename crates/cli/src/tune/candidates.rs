@@ -264,15 +264,16 @@ fn serves_rwlocks(algorithm: &Algorithm) -> bool {
 
 /// A candidate with the entries of two candidates that have the same base and name different locks.
 pub fn combined(first: &Candidate, second: &Candidate) -> Candidate {
-    let (_, added) = second.name.split_once("; ").unwrap_or(("", &second.name));
-    let remedy = second.remedy.split(" beside ").next().unwrap_or_default();
+    let (_, added) = second.name.rsplit_once("; ").unwrap_or(("", &second.name));
+    let (algorithm, lock) = added.split_once(" for ").unwrap_or((added, ""));
     let mut both = first.clone();
     both.name = format!("{}; {added}", first.name);
-    both.remedy = format!("{remedy} and {}", first.remedy);
+    both.remedy = format!("{} and {}", remedy_for(algorithm, lock), first.remedy);
     both.locks.extend(second.locks.last().cloned());
     both.stage = Stage::Combination;
     both.why = format!("{} {}", first.why, second.why);
-    both.entries.extend(second.entries.iter().cloned());
+    // Both may have the entries of their base.
+    both.entries.extend(second.entries.iter().filter(|it| !first.entries.contains(it)).cloned());
     both
 }
 

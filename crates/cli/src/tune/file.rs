@@ -158,7 +158,7 @@ pub fn text(record: &Record, quiet: bool) -> String {
                 table.add_row(std::iter::once(first).chain(right));
             }
         }
-        text += &format!("{table}\n{}\n", record.context.line());
+        text += &format!("{table}\n{}, seed {}\n", record.context.line(), record.plan.seed);
         // Without a gain, the sentence has the costs.
         if let Some(costs) = record.costs.as_ref().filter(|_| verdict.gain().is_some()) {
             text += &format!("Under libc, {}.\n", costs.sentence());

@@ -18,7 +18,7 @@ pub struct TuneArgs {
     /// Advise by records instead: profiles of `profile -o`, predictions of `predict --json`.
     #[arg(long, value_name = "RECORDS", num_args = 1.., value_hint = ValueHint::FilePath,
           conflicts_with_all = ["program", "threads", "metric", "time", "budget", "output", "html",
-                                "resume"])]
+                                "resume", "seed", "timeout", "quiet", "error_rate"])]
     pub advise: Vec<PathBuf>,
     /// Judge by the wall time, which is also the default.
     #[arg(long, conflicts_with = "metric")]
@@ -39,7 +39,7 @@ pub struct TuneArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
     /// Continue an interrupted search from the file that it kept.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "seed")]
     pub resume: Option<PathBuf>,
     /// Program and arguments; `{threads}` stands for the thread count.
     #[arg(required_unless_present = "advise", trailing_var_arg = true, value_name = "PROGRAM",

@@ -25,6 +25,7 @@ use super::session::{Session, Stop};
 use super::{file, page, phases};
 use crate::compare::context::Context;
 use crate::compare::extract::Printed;
+use crate::compare::plan::words;
 use crate::compare::trial::Runner;
 use crate::executable;
 use crate::messages::predict::cannot_write;
@@ -45,12 +46,12 @@ const LOADS: [u32; 2] = [1, 4];
 /// An error before the first run ends: wrong usage or an output that cannot be written (2), no
 /// interposer (125), program not found (127) or not executable (126), nothing to resume (1).
 pub fn search(args: &TuneArgs) -> anyhow::Result<u8> {
-    let program = &args.program[0];
+    let mut plan = plan(args)?;
+    let program = &words(&args.program, plan.threads.first().copied().flatten())[0];
     if let Some(warning) = executable::warning(program) {
         return Err(Refusal::usage(warning).into());
     }
-    let mut plan = plan(args)?;
-    let output = args.output.clone().unwrap_or_else(|| named_after(program));
+    let output = args.output.clone().unwrap_or_else(|| named_after(&args.program[0]));
     let state = args.json.clone().unwrap_or_else(|| file::state(&output));
     check_outputs(args, &output, &state)?;
     let library = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
@@ -215,6 +216,8 @@ fn conclude(
         let text = file::strategy(&record);
         write(output, Ok(text.clone().into_bytes()));
         record.strategy = Some(text);
+    } else if record.complete && output.exists() {
+        record.warnings.push(messages::earlier_strategy(output));
     }
     if let Some(html) = &args.html {
         write(html, page::render(&record, output).map(String::into_bytes));

@@ -20,7 +20,12 @@ impl Unit {
         self.with_digits(value, |scaled| match scaled.abs() {
             s if s >= 99.95 => format!("{scaled:.0}"),
             s if s >= 9.995 => format!("{scaled:.1}"),
-            _ => format!("{scaled:.2}"),
+            s if s >= 0.0995 => format!("{scaled:.2}"),
+            s if s >= 1e-6 => {
+                let places = (1.0 - s.log10().floor()) as usize;
+                format!("{scaled:.places$}")
+            }
+            _ => format!("{scaled:.1e}"),
         })
     }
 
@@ -67,6 +72,9 @@ mod tests {
         for (value, text) in [
             (0.0, "0"),
             (0.25, "0.25"),
+            (0.0995, "0.10"),
+            (0.0012, "0.0012"),
+            (3e-9, "3.0e-9"),
             (1.0, "1.00"),
             (999.9, "1.00 k"),
             (12_345.0, "12.3 k"),

@@ -9,6 +9,7 @@ use std::thread;
 use anyhow::{Context as _, bail};
 
 use crate::messages;
+use crate::output::complain;
 use crate::parts::Part;
 
 const PROGRAM: Part = Part { name: "unconvoy-png", variable: None, package: "unconvoy-png" };
@@ -23,7 +24,7 @@ pub fn png(svg: &str) -> anyhow::Result<Option<Vec<u8>>> {
         Ok(program) => program,
         Err(why) => {
             static NOTE: Once = Once::new();
-            NOTE.call_once(|| eprintln!("{}", messages::svg_only(&why)));
+            NOTE.call_once(|| complain(&messages::svg_only(&why)));
             return Ok(None);
         }
     };

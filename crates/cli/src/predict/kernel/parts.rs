@@ -166,7 +166,8 @@ fn release(image: &Path) -> Result<Option<String>, String> {
     if bytes.get(0x202..0x206) != Some(b"HdrS") {
         return Err(messages::not_a_kernel().into());
     }
-    let at = 0x200 + usize::from(u16::from_le_bytes([bytes[0x20e], bytes[0x20f]]));
+    let Some(&[low, high]) = bytes.get(0x20e..0x210) else { return Ok(None) };
+    let at = 0x200 + usize::from(u16::from_le_bytes([low, high]));
     let text = bytes.get(at..).unwrap_or_default();
     let end = text.iter().position(|byte| byte.is_ascii_whitespace() || *byte == 0).unwrap_or(0);
     Ok(Some(String::from_utf8_lossy(&text[..end]).into_owned())

@@ -13,7 +13,6 @@ pub(crate) mod symbols;
 
 use std::ffi::{OsString, c_int};
 use std::path::Path;
-use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -26,6 +25,7 @@ use unconvoy_measure::output::complain;
 use unconvoy_profile::Recorded;
 
 use crate::child::{self, Ended, Why};
+use crate::executable;
 use crate::messages::outside as messages;
 use crate::messages::predict::cannot_write;
 use crate::profile::outside::target::Target;
@@ -199,9 +199,8 @@ fn record_program(
         collected.map(|collected| (collected, recorder))
     })?;
     let mut pid = 0;
-    let mut command = Command::new(&program[0]);
-    let ended =
-        child::run_observed(command.args(&program[1..]), None, interrupts, |child| pid = child);
+    let mut command = executable::command(program);
+    let ended = child::run_observed(&mut command, None, interrupts, |child| pid = child);
     drop(stop);
     let read = reader.join();
     let ended = ended.map_err(|error| Refusal::not_started(&program[0], &error))?;
