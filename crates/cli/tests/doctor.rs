@@ -149,7 +149,7 @@ fn program_whose_locks_cannot_be_replaced_is_explained() {
 #[test]
 fn file_that_is_no_program_is_refused() {
     let stage = Stage::new();
-    let text = stage.script("text", "no magic here");
+    let text = stage.script("text", "no magic\0here");
     let script = stage.script("script", &format!("#!{}\n", text.display()));
     for (path, why) in [
         (stage.path("."), "is a directory"),

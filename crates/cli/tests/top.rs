@@ -269,6 +269,13 @@ fn root_enters_the_ipc_namespace_of_a_container() {
     let (running, _) = scene.start(&mut command);
     let pid = running.0.id();
     scene.snapshot(pid, |snapshot| lock(snapshot, "queue_lock").is_some());
+    // Also in the list, beside a process in this namespace.
+    let (here, _) = scene.start(scene.program().arg("2000"));
+    wait_until("a page", || segments(here.0.id()).len() == 1);
+    let listed = String::from_utf8_lossy(&scene.top(&[]).stdout).into_owned();
+    for pid in [pid, here.0.id()] {
+        assert!(listed.contains(&pid.to_string()), "{pid}: {listed}");
+    }
 }
 
 #[test]

@@ -208,7 +208,8 @@ mod tests {
         text(&profile.modules, &maps);
         profile.header.modules_used.store(maps.len() as u32, Relaxed);
         record(&profile, locks);
-        let recorded = Recorded { is_indirect, ..Recorded::of(&profile) };
+        let mut recorded = Recorded::of(&profile);
+        recorded.is_indirect = is_indirect;
         let names = of_files(&recorded, Path::to_path_buf);
         Entries::new(&recorded, &names).of(indices)
     }

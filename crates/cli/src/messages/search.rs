@@ -167,6 +167,7 @@ pub(crate) fn samples() -> Vec<String> {
         no_error_rate().into(),
         output_rejected("--output", Path::new("/server.toml"), "permission denied"),
         not_ours(Path::new("server.toml")),
+        earlier_strategy(file),
         would_lose_search(file),
         default_output_rejected(Path::new("server.toml"), "cannot write to / (permission denied)"),
         not_a_record(file),

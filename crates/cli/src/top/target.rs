@@ -210,8 +210,8 @@ fn enter_ipc_namespace(pid: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The processes that show themselves and that this user may watch, in this command's IPC
-/// namespace.
+/// The processes that show themselves and that this user may watch. Only root sees those in other
+/// IPC namespaces.
 pub fn publishing() -> Vec<Publishing> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut found: Vec<Publishing> =
@@ -225,6 +225,7 @@ fn shown(pid: u32) -> Option<Publishing> {
     if !mapped.iter().any(Mapped::is_interposer) {
         return None;
     }
+    enter_ipc_namespace(pid).ok()?;
     let mut ids = mapped.iter().filter_map(Mapped::segment);
     let page = ids.find_map(|id| page_of(pid, id).ok().flatten())?;
     let command = std::fs::read(format!("/proc/{}/cmdline", live_thread(pid))).unwrap_or_default();
