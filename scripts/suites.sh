@@ -1,6 +1,6 @@
-# Fetches packages of other Debian suites and unpacks them, with a private apt configuration. Sourced
-# by scripts that have set `to`, the absolute path of the directory for what they unpack, and perhaps
-# `without_apt`, what to do on other systems.
+# Fetches packages of other Debian suites and unpacks them, with a private apt configuration.
+# Sourced by scripts that have set `to`, the absolute path of the directory for what they unpack,
+# and perhaps `without_apt`, what to do on other systems.
 # shellcheck shell=sh
 
 fail() {

@@ -46,8 +46,8 @@ fn scheduling_delays() -> u64 {
     in_sections(tasks.filter_map(delay_ns).sum())
 }
 
-/// The longest wait of any thread, in sections begun by other threads, without those that the growth
-/// of `delays` explains.
+/// The longest wait of any thread, in sections begun by other threads, without those that the
+/// growth of `delays` explains.
 fn longest_wait<M: RawMutex + Sync>(delays: fn() -> u64) -> u64 {
     let lock = M::INIT;
     let (begun, longest) = (AtomicU64::new(0), AtomicU64::new(0));

@@ -1,11 +1,15 @@
 //! `pthread_cond_*`, in place, for condition variables that are private to the process.
 //!
 //! ```text
-//!  byte        0      8         16      24            28          32            36          40
-//!  glibc 2.36  wseq   g1_start  g_refs  g_size                    g1_orig_size  wrefs       g_signals
-//!  glibc 2.41  wseq   g1_start  g_size  g1_orig_size  wrefs       g_signals                 unused
-//!  here        guard  head      tail    users         generation  history       flags       eventcount
-//!                                                     or flags                  or generation
+//!  byte  glibc 2.36    glibc 2.41    here
+//!  0     wseq          wseq          guard
+//!  8     g1_start      g1_start      head
+//!  16    g_refs        g_size        tail
+//!  24    g_size        g1_orig_size  users
+//!  28                  wrefs         flags or generation
+//!  32    g1_orig_size  g_signals     history
+//!  36    wrefs                       generation or flags
+//!  40    g_signals     unused        eventcount
 //! ```
 //!
 //! The flags are glibc's `wrefs`, with the [`attributes`] in glibc's bits: the clock, and

@@ -80,9 +80,9 @@ fn shrink(
 ) -> (Vec<Line>, Failure) {
     let end = Instant::now() + Duration::from_secs(120);
     // A failure that needs no two calls at once appears each time without them.
-    let settled: Vec<Line> = lines.iter().map(|&line| Line { settles: true, ..line }).collect();
-    if let Some(found) = fails_again(command, &settled, &failure) {
-        (lines, failure) = (settled, found);
+    let in_turn: Vec<Line> = lines.iter().map(|&line| Line { settles: true, ..line }).collect();
+    if let Some(found) = fails_again(command, &in_turn, &failure) {
+        (lines, failure) = (in_turn, found);
     }
     let mut size = lines.len() / 2;
     while size > 0 && Instant::now() < end {

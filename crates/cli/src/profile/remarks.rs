@@ -78,7 +78,8 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
         let others = if percent == "100" {
             ""
         } else {
-            " The others were for semaphores, for threads to end, or for locks of the program's own."
+            " The others were for semaphores, for threads to end, or for locks of the program's \
+             own."
         };
         remarks.push(format!(
             "Coverage: {percent} % of the futex waits ({samples} samples) were for the locks and \

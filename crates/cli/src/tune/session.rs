@@ -229,8 +229,7 @@ impl Session<'_> {
 
     /// The members that can run here.
     fn prepared(&mut self, members: &[usize]) -> Vec<usize> {
-        let threads = self.record.plan.threads.first().copied().flatten();
-        let program = words(&self.program, threads).swap_remove(0);
+        let program = words(&self.program, self.record.plan.threads[0]).swap_remove(0);
         let mut able = Vec::new();
         for &index in members {
             let candidate = &self.record.candidates[index];

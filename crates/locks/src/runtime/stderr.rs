@@ -92,8 +92,8 @@ fn is_for_messages() -> bool {
         }
 }
 
-/// Whether a write does not wait: whoever reads a full pipe may need a lock that the caller holds. A
-/// reader that is only slow gets a moment.
+/// Whether a write does not wait: the reader of a full pipe may need a lock that the caller holds.
+/// One that is only slow gets a moment.
 fn has_room() -> bool {
     let moment = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
     let stderr = standard_error();
@@ -104,8 +104,8 @@ fn has_room() -> bool {
 /// Signals that a write raises in its thread: a pipe without a reader, a file beyond its limit.
 const RAISED_BY_WRITES: u64 = 1 << (libc::SIGPIPE - 1) | 1 << (libc::SIGXFSZ - 1);
 
-/// Calls `write`, and discards a signal that the write raises: the signal would end the program. One
-/// that is pending already is the program's.
+/// Calls `write`, and discards a signal that the write raises: the signal would end the program.
+/// One that is pending already is the program's.
 pub fn without_signals<T, E>(write: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     const SIZE: usize = size_of::<u64>();
     let at_once = [0_u64; 2];

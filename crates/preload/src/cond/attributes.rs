@@ -19,7 +19,8 @@ use crate::mutex::Mutex;
 use crate::numbered::Numbered as _;
 use crate::time::Clock;
 
-/// Bits of the flags: glibc's `__PTHREAD_COND_SHARED_MASK` and `__PTHREAD_COND_CLOCK_MONOTONIC_MASK`.
+/// Bits of the flags: glibc's `__PTHREAD_COND_SHARED_MASK` and
+/// `__PTHREAD_COND_CLOCK_MONOTONIC_MASK`.
 const PROCESS_SHARED: u32 = 1;
 const MONOTONIC: u32 = 2;
 
