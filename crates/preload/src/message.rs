@@ -154,6 +154,7 @@ mod tests {
             missing_libc_function("pthread_mutex_clocklock"),
             watched_program("ThreadSanitizer"),
             program_with_own_functions(),
+            unknown_condition_variables(),
             missing_sensor("/proc/loadavg cannot be read; using schedstat"),
             reduced_lock("slice", "this kernel has no time-slice extension"),
             refused_lock("elided", "this processor has no transactions"),
