@@ -489,4 +489,4 @@ uninstall:
 
 clean:
 	$(CARGO) clean
-	rm -rf .demo .bench .bench-grids .bench-processors .bench-programs .bench-tune .figures .evaluation
+	rm -rf .demo .bench .bench-grids .bench-patched .bench-processors .bench-programs .bench-tune .figures .evaluation

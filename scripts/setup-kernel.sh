@@ -24,7 +24,7 @@ has_plugins() {
 
 found=$(command -v qemu-system-x86_64 || true)
 need_qemu=
-if [ -x "$to/qemu/usr/bin/qemu-system-x86_64" ]; then :;
+if has_plugins "$to/qemu/usr/bin/qemu-system-x86_64"; then :;
 elif [ -n "$found" ] && has_plugins "$found"; then :;
 else need_qemu=yes; fi
 need_kernel=
@@ -45,6 +45,7 @@ if [ -n "$need_qemu" ]; then
 	if ldd "$work/qemu/usr/bin/qemu-system-x86_64" | grep -q 'not found'; then
 		"$scripts/setup.sh" "$scripts/packages-qemu.txt"
 	fi
+	rm -rf "$to/qemu"
 	mv "$work/qemu" "$to/qemu"
 fi
 

@@ -18,7 +18,8 @@ command -v cargo >/dev/null || {
 packages=$(cat "$@") # a missing file ends the script here
 missing=
 for package in $(echo "$packages" | sed 's/#.*//'); do
-	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed$' ||
+	# One line for each architecture; `hold` instead of `install` for a held package.
+	dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -q ' ok installed$' ||
 		missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0
@@ -43,10 +44,10 @@ $as_root apt-get update -qq
 export DEBIAN_FRONTEND=noninteractive
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
-	printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
-	$as_root chmod +x "$policy"
 	trap '$as_root rm -f "$policy"' EXIT
 	trap 'exit 130' HUP INT TERM # dash runs no EXIT trap on a signal
+	printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
+	$as_root chmod +x "$policy"
 fi
 # shellcheck disable=SC2086 # one argument a package
 $as_root env DEBIAN_FRONTEND=noninteractive \

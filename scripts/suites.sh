@@ -21,7 +21,7 @@ mirror=$(cat /etc/apt/sources.list.d/*.sources 2>/dev/null |
 
 work=$(mktemp -d "$to/fetch.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' HUP INT TERM # dash runs no EXIT trap on a signal
 
 # Runs apt for one suite with its own lists and cache. apt's sandbox user cannot write here.
 apt() {

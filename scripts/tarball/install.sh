@@ -199,9 +199,10 @@ rename_all() {
 	rm "$scratch/staged"
 }
 
-# A private umask must not hide the files from other users.
+# A private umask must not hide the files from other users. The mode is read, because nothing is
+# executable (-x) where the tarball was unpacked on a file system mounted with noexec.
 mode_of() {
-	if [ -x "$files${1#"$prefix"}" ]; then echo 755; else echo 644; fi
+	if [ -n "$(find "$files${1#"$prefix"}" -prune -perm -100)" ]; then echo 755; else echo 644; fi
 }
 
 # Prints the one path of each file in a list.

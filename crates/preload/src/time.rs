@@ -1,6 +1,7 @@
 //! POSIX deadlines: absolute times on one of two clocks.
 
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t, timespec};
+use unconvoy_locks::lock::Acquired;
 use unconvoy_locks::primitive::{Clock as _, Native, native};
 
 use crate::object::Until;
@@ -99,6 +100,24 @@ impl Deadline {
     /// Whether the deadline has passed on its own clock, which may have been set meanwhile.
     pub(crate) fn has_passed(self) -> bool {
         self.clock.now() >= self.ns
+    }
+}
+
+/// Makes attempts until one acquires the lock or the deadline has passed. Each ends when the
+/// deadline's own clock must be looked at.
+#[inline]
+pub(crate) fn attempts(
+    until: Option<Deadline>,
+    mut attempt: impl FnMut(Option<u64>) -> Acquired,
+) -> Acquired {
+    let mut sleeps = 0;
+    loop {
+        let mut acquired = attempt(until.map(Deadline::next_look));
+        sleeps += acquired.wait.sleeps;
+        if acquired.held || until.is_none_or(Deadline::has_passed) {
+            acquired.wait.sleeps = sleeps;
+            return acquired;
+        }
     }
 }
 

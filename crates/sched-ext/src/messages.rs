@@ -85,7 +85,10 @@ pub(crate) fn cannot_listen(address: &str) -> String {
 }
 
 pub(crate) fn cannot_write_metrics(file: &Path) -> String {
-    format!("cannot write {}; choose another file for --metrics", file.display())
+    format!(
+        "cannot write {}; choose a file for --metrics in a folder that root owns",
+        file.display()
+    )
 }
 
 pub(crate) const NOT_A_REGULAR_FILE: &str = "it is a device or a pipe, and no regular file";

@@ -89,9 +89,10 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
         return Err(std::io::Error::other(messages::NOT_A_REGULAR_FILE));
     }
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    let mut unfinished = tempfile::Builder::new()
-        .permissions(Permissions::from_mode(0o644))
-        .tempfile_in(directory.unwrap_or(Path::new(".")))?;
+    let mut unfinished =
+        tempfile::Builder::new().tempfile_in(directory.unwrap_or(Path::new(".")))?;
+    // Whatever the umask: a collector without privilege reads the file.
+    unfinished.as_file().set_permissions(Permissions::from_mode(0o644))?;
     unfinished.as_file_mut().write_all(text.as_bytes())?;
     unfinished.persist(path)?;
     Ok(())

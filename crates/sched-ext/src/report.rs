@@ -62,7 +62,8 @@ impl Report {
                 .map(|name| legible(&name))
                 .unwrap_or_default(),
             share: task.share,
-            core: task.core,
+            // The kernel's number, and not the place in the order of cores.
+            core: topology.order.get(task.core as usize).copied().unwrap_or(task.core),
         });
         let named = named.collect();
         let policy = scheduler.policy();

@@ -12,6 +12,14 @@ pub(crate) fn qemu_user_without_plugins(path: &Path) -> String {
     format!("{path} does not support plug-ins: install qemu-user of Debian 12 (7.2)")
 }
 
+pub(crate) fn qemu_user_too_new(path: &Path, release: u32) -> String {
+    format!(
+        "{} is of release {release}, with another interface for plug-ins: \
+         install qemu-user of Debian 12 (7.2)",
+        path.display()
+    )
+}
+
 pub(crate) fn qemu_failed(path: &Path, error: impl Display) -> String {
     format!("{}: cannot run it: {error}", path.display())
 }
@@ -80,6 +88,7 @@ pub(crate) fn samples() -> Vec<String> {
     vec![
         qemu_user_not_found("qemu-x86_64"),
         qemu_user_without_plugins(qemu),
+        qemu_user_too_new(qemu, 10),
         qemu_failed(qemu, "Permission denied (os error 13)"),
         analysis_failed().into(),
         interrupted_early().into(),

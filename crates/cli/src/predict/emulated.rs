@@ -24,6 +24,15 @@ use crate::refusal::Refusal;
 
 const QEMU: &str = "qemu-x86_64";
 
+/// The last release of QEMU whose plug-in interface is version 1, as the plug-in's; version 2 is
+/// incompatible.
+const NEWEST_RELEASE: u32 = 8;
+
+/// The release in the output of QEMU's `--version`.
+pub fn release(version: &str) -> Option<u32> {
+    version.split("version ").nth(1)?.split('.').next()?.trim().parse().ok()
+}
+
 /// QEMU and the plug-in.
 pub struct Emulator {
     pub qemu: PathBuf,
@@ -40,11 +49,17 @@ impl Emulator {
         let Some(qemu) = executable::resolve(OsStr::new(QEMU)) else {
             return Err(Refusal::installation(messages::qemu_user_not_found(QEMU)));
         };
-        let help = Command::new(&qemu).arg("-help").output();
-        let help =
-            help.map_err(|error| Refusal::installation(messages::qemu_failed(&qemu, error)))?;
-        if !String::from_utf8_lossy(&help.stdout).contains("-plugin") {
+        let output = |option: &str| {
+            let output = Command::new(&qemu).arg(option).output();
+            let output =
+                output.map_err(|error| Refusal::installation(messages::qemu_failed(&qemu, error)));
+            Ok::<_, Refusal>(String::from_utf8_lossy(&output?.stdout).into_owned())
+        };
+        if !output("-help")?.contains("-plugin") {
             return Err(Refusal::installation(messages::qemu_user_without_plugins(&qemu)));
+        }
+        if let Some(release) = release(&output("--version")?).filter(|it| *it > NEWEST_RELEASE) {
+            return Err(Refusal::installation(messages::qemu_user_too_new(&qemu, release)));
         }
         Ok(Self { qemu, plugin })
     }

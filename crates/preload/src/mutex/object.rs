@@ -24,7 +24,7 @@ use crate::real;
 use crate::route::Route;
 use crate::stats::{self, Kind as Recorded};
 use crate::strategy;
-use crate::time::{Clock, Deadline};
+use crate::time::{Clock, Deadline, attempts};
 
 #[repr(C)]
 pub(crate) struct Mutex {
@@ -175,35 +175,37 @@ impl Mutex {
 
     /// Acquires the state; false only after the deadline. The caller must not hold the mutex.
     #[inline(always)]
-    pub(super) fn acquire(&self, route: Route, deadline: Option<u64>) -> bool {
+    pub(super) fn acquire(&self, route: Route, until: Option<Deadline>) -> bool {
         if route == Route::DIRECT {
-            return self.take_default() || self.wait_by_default(deadline);
+            return self.take_default() || self.wait_by_default(until);
         }
         if (self.pair().try_without_barging)(self.words()) {
             self.count_acquired(route, None);
             return true;
         }
-        self.wait_by_pair(route, deadline)
+        self.wait_by_pair(route, until)
     }
 
     #[inline(never)] // few registers; see `mutex::lock_elided`
-    fn wait_by_default(&self, deadline: Option<u64>) -> bool {
+    fn wait_by_default(&self, until: Option<Deadline>) -> bool {
         let acquired = profile::wait(self.waited(&|| self.request()), || {
-            lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(
-                self.default_state(),
-                &self.eventcount,
-                Some(self.words().account()),
-                deadline,
-            )
+            attempts(until, |deadline| {
+                lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(
+                    self.default_state(),
+                    &self.eventcount,
+                    Some(self.words().account()),
+                    deadline,
+                )
+            })
         });
         acquired.held
     }
 
     #[inline(never)]
-    fn wait_by_pair(&self, route: Route, deadline: Option<u64>) -> bool {
+    fn wait_by_pair(&self, route: Route, until: Option<Deadline>) -> bool {
         let (pair, begin) = (self.begin_wait(), stats::now());
         let acquired = profile::wait(self.waited(&|| self.request()), || {
-            (pair.acquire)(self.words(), deadline)
+            attempts(until, |deadline| (pair.acquire)(self.words(), deadline))
         });
         if acquired.held {
             self.count_acquired(route, Some((begin, acquired.wait.sleeps)));
@@ -404,15 +406,11 @@ impl Mutex {
         let Some(deadline) = Deadline::new(clock, until) else {
             return EINVAL;
         };
-        loop {
-            if self.acquire(route, Some(deadline.next_look())) {
-                self.set_owner(me);
-                probe!("mutex_timedlock_acquired"; self);
-                return 0;
-            }
-            if deadline.has_passed() {
-                return ETIMEDOUT;
-            }
+        if !self.acquire(route, Some(deadline)) {
+            return ETIMEDOUT;
         }
+        self.set_owner(me);
+        probe!("mutex_timedlock_acquired"; self);
+        0
     }
 }

@@ -21,7 +21,7 @@ use crate::profile::{self, Waited};
 use crate::route::Route;
 use crate::stats::{self, Kind as Recorded};
 use crate::strategy;
-use crate::time::{Clock, Deadline};
+use crate::time::{Clock, Deadline, attempts};
 
 /// A `pthread_rwlock_t`, as this library uses it.
 #[repr(C)]
@@ -230,20 +230,15 @@ impl RwLock {
 
     fn lock(&self, route: Route, share: Share, until: Option<Deadline>) -> c_int {
         let request = || _ = self.word().set_parked_bit();
-        loop {
-            let begin = stats::now();
-            let look = until.map(Deadline::next_look);
-            let acquired = profile::wait(self.waited(share != Share::Write, &request), || {
-                (self.begin_wait().acquire_shared)(self.biased(), share, look)
-            });
-            if acquired.held {
-                self.record_acquisition(route, share, Some((begin, acquired.wait.sleeps)));
-                return 0;
-            }
-            if until.is_none_or(Deadline::has_passed) {
-                return ETIMEDOUT;
-            }
+        let begin = stats::now();
+        let acquired = profile::wait(self.waited(share != Share::Write, &request), || {
+            attempts(until, |look| (self.begin_wait().acquire_shared)(self.biased(), share, look))
+        });
+        if !acquired.held {
+            return ETIMEDOUT;
         }
+        self.record_acquisition(route, share, Some((begin, acquired.wait.sleeps)));
+        0
     }
 
     /// Acquires the lock, waiting until the deadline in `until` if there is one. Rejects an invalid

@@ -8,15 +8,24 @@ use anyhow::{Context as _, bail};
 use super::parts::Parts;
 use crate::messages::kernel as messages;
 
-/// Size of the file system, MiB. The file occupies only what is used.
+/// Size of the file system for workloads of a scale up to [`FITS`], MiB. The file occupies only
+/// what is used.
 const SIZE: u64 = 2048;
+
+/// The scale at which the `find` workload uses nearly all inodes of the file system.
+const FITS: f64 = 5.0;
 
 /// Creates the disk in `folder`, with the files of `tree` if given.
 ///
 /// # Errors
 ///
 /// No space left, or mke2fs failed; the message quotes mke2fs.
-pub fn make(parts: &Parts, folder: &Path, tree: Option<&Path>) -> anyhow::Result<PathBuf> {
+pub fn make(
+    parts: &Parts,
+    folder: &Path,
+    tree: Option<&Path>,
+    scale: f64,
+) -> anyhow::Result<PathBuf> {
     let disk = folder.join("work");
     let mut command = Command::new(&parts.mke2fs);
     // Initialise everything now, so that no background work of the kernel disturbs the command.
@@ -33,7 +42,8 @@ pub fn make(parts: &Parts, folder: &Path, tree: Option<&Path>) -> anyhow::Result
     if let Some(tree) = tree {
         command.arg("-d").arg(tree);
     }
-    let output = command.arg(&disk).arg(format!("{SIZE}M")).output();
+    let size = SIZE * (scale / FITS).ceil().max(1.0) as u64;
+    let output = command.arg(&disk).arg(format!("{size}M")).output();
     let output = output.with_context(|| parts.mke2fs.display().to_string())?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr);

@@ -231,12 +231,12 @@ fn workload(
     let Some(workload) = args.guest.workload else {
         let words: Vec<_> = args.program.iter().map(|word| word.to_string_lossy()).collect();
         let scripts = Scripts { prepare: String::new(), command: format!("{}\n", words.join(" ")) };
-        return Ok((scripts, disk::make(parts, folder, None)?));
+        return Ok((scripts, disk::make(parts, folder, None, args.guest.scale)?));
     };
     let tree = folder.join("tree");
     std::fs::create_dir(&tree)?;
     let scripts = workload.make(&tree, args.guest.cpus, args.guest.scale)?;
-    let disk = disk::make(parts, folder, Some(&tree))?;
+    let disk = disk::make(parts, folder, Some(&tree), args.guest.scale)?;
     // The disk has a copy.
     std::fs::remove_dir_all(&tree)?;
     Ok((scripts, disk))

@@ -12,6 +12,7 @@ use unconvoy_measure::parts::{self, Part};
 use crate::executable;
 use crate::messages::kernel as messages;
 use crate::messages::predict::option_rejected;
+use crate::predict::emulated;
 use crate::refusal::Refusal;
 
 /// Variable that names another directory of kernel and QEMU.
@@ -104,10 +105,7 @@ fn suits(qemu: &Path) -> Result<(), String> {
         Ok::<_, String>(String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let version = output("--version")?;
-    let release = version
-        .split("version ")
-        .nth(1)
-        .and_then(|rest| rest.split('.').next()?.trim().parse::<u32>().ok());
+    let release = emulated::release(&version);
     match release {
         None => Err(messages::not_qemu().into()),
         Some(release) if release < OLDEST => Err(messages::qemu_too_old(release, OLDEST)),

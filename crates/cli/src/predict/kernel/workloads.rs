@@ -85,7 +85,9 @@ wait
 fn mab(tree: &Path, processors: u32, scale: f64) -> std::io::Result<Scripts> {
     let mut random = fastrand::Rng::with_seed(SEED);
     let (files, directories, bytes) = ANDREW;
-    source_tree(&tree.join("source"), files, directories, bytes, &mut random)?;
+    // More is more rounds, less is a smaller tree.
+    let part = |number| scaled(number, scale.min(1.0));
+    source_tree(&tree.join("source"), part(files), part(directories), part(bytes), &mut random)?;
     let rounds = scaled(1, scale);
     // Phases: make directories, copy the files, stat them, read them.
     let command = format!(
