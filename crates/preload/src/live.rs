@@ -167,7 +167,10 @@ impl Waiting {
     /// Ends the wait.
     #[inline]
     pub(crate) fn end(self) {
-        if let Some(entry) = self.0 {
+        // A wait in a signal handler, on another stack, may have taken the entry over.
+        if let Some(entry) = self.0
+            && entry.thread.load(Relaxed) == me()
+        {
             entry.what.store(0, Relaxed);
             entry.thread.store(0, Release);
         }

@@ -30,7 +30,7 @@ use crate::object_file::{Place, program};
 use crate::output;
 use crate::profile;
 use crate::strategy;
-use crate::variables::variable;
+use crate::variables::{absolute, variable};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -141,11 +141,12 @@ fn record_released(kind: Kind, address: usize) {
         held::released(address);
     }
     if let Some(record) = find(kind, address, false) {
+        // Before the holders become none: the next one sets its own time.
+        let since = record.held_since.load(Relaxed);
         let leave = |holders: u32| holders.checked_sub(1);
         if kind == Kind::RwLock && record.holders.fetch_update(Relaxed, Relaxed, leave) != Ok(1) {
             return; // other readers hold it
         }
-        let since = record.held_since.load(Relaxed);
         record.hold_ns.fetch_add(Native::now().saturating_sub(since), Relaxed);
     }
 }
@@ -224,7 +225,7 @@ fn own_id() -> u32 {
 /// Starts recording, if the environment asks for it. Called from the constructor.
 pub(crate) fn begin() {
     let Some(path) = variable(&environment::STATS) else { return };
-    let path = PATH.get_or_init(|| path.to_owned());
+    let path = PATH.get_or_init(|| absolute(path));
     if let Err(error) = std::fs::OpenOptions::new().create(true).append(true).open(file_name(path))
     {
         message::unwritable_statistics(path, &error).print();

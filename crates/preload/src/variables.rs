@@ -29,6 +29,12 @@ pub(crate) fn variable(variable: &Variable) -> Option<&'static str> {
     value.and_then(|value| value.to_str().ok()).filter(|value| !value.is_empty())
 }
 
+/// A file's name that stays the same after the program has changed its directory.
+pub(crate) fn absolute(path: &str) -> String {
+    let absolute = std::path::absolute(path).map(|path| path.into_os_string().into_string());
+    absolute.ok().and_then(Result::ok).unwrap_or_else(|| path.to_owned())
+}
+
 pub(crate) fn is_on(switch: &Variable) -> bool {
     variable(switch) != Some("0")
 }

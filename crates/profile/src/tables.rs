@@ -239,6 +239,12 @@ impl Profile {
             let stack = &self.stacks[index];
             stack.first.store(first, Relaxed);
             stack.depth.store(with_time(frames.len() as u32, &self.header), Release);
+        } else if self.stacks[index].depth.load(Relaxed) == 0
+            && self.header.frames_used.load(Relaxed) >= FRAMES as u32
+        {
+            // An entry that found no room for its frames.
+            self.header.lost_stacks.fetch_add(1, Relaxed);
+            return 0;
         }
         index as u32 + 1
     }

@@ -133,6 +133,8 @@ impl Collection<'_> {
             Kind::Mutex => MUTEX_EVENTCOUNT,
             _ => RWLOCK_EVENTCOUNT,
         };
+        self.add_lock(waiting.lock, kind);
+        let is_libcs = self.graph.locks.get(&waiting.lock).is_some_and(|lock| lock.is_libcs);
         let thread = self.subject.threads().iter().find(|thread| thread.id == waiting.thread);
         let futex = thread.and_then(|thread| thread.futex).map(|futex| futex.address);
         let (first, end) = self.tables.control.slots;
@@ -140,7 +142,7 @@ impl Collection<'_> {
             Some(address) if (first..end).contains(&address) => Manner::SleepsForLoad,
             Some(address) if address == waiting.lock + eventcount => Manner::Parked,
             // Where libc serves the lock, the wait's futex is libc's.
-            Some(_) if self.tables.is_libcs => Manner::Parked,
+            Some(_) if is_libcs => Manner::Parked,
             // A writer sleeps where a reader of a biased lock has published its hold.
             Some(_) if kind == Kind::RwLock && !waiting.is_shared => Manner::Parked,
             _ => Manner::Polls,
@@ -150,7 +152,6 @@ impl Collection<'_> {
             0 => Vec::new(),
             sp => self.unwind(registers, &self.subject.read_stack(sp)),
         };
-        self.add_lock(waiting.lock, kind);
         self.graph.waits.push(Wait {
             thread: waiting.thread,
             lock: waiting.lock,

@@ -17,6 +17,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
+use super::affinity::Processors;
 use super::bare_thread::BareThread;
 #[cfg(not(tsan))]
 use super::bare_thread::NotStarted;
@@ -73,8 +74,8 @@ pub fn load_control() -> &'static LoadControl<Native> {
 
 /// Sets how many threads may poll for events until a controller has counted.
 pub(super) fn assume_processors() {
-    let mask = rustix::thread::sched_getaffinity(None);
-    LOAD_CONTROL.pollers.assume_processors(mask.map_or(1, |mask| mask.count()));
+    let own = Processors::of(0);
+    LOAD_CONTROL.pollers.assume_processors(own.map_or(1, |own| own.count()));
 }
 
 /// The sensor of the next controller.

@@ -2,6 +2,8 @@
 //! forks, standard error. All input and output of the library is here.
 
 #[cfg(not(loom))]
+mod affinity;
+#[cfg(not(loom))]
 mod bare_thread;
 #[cfg(loom)]
 mod checked;

@@ -7,6 +7,7 @@
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
 
+use super::affinity::Processors;
 use super::fork::PROCESS_STATE;
 use super::thread_state;
 use crate::contention::visible::{Row, VisibleReaders};
@@ -59,8 +60,7 @@ fn processors() -> usize {
     static PROCESSORS: AtomicUsize = AtomicUsize::new(UNKNOWN);
     let mut known = PROCESSORS.load(Relaxed);
     if known == UNKNOWN {
-        let mask = rustix::thread::sched_getaffinity(None);
-        known = mask.map_or(1, |mask| mask.count() as usize);
+        known = Processors::of(0).map_or(1, |own| own.count() as usize);
         PROCESSORS.store(known, Relaxed);
     }
     known

@@ -29,7 +29,7 @@ use super::classes::{CLASSES, Class, Classes};
 use super::exposition::{Seconds, Value};
 use super::{classes, estimate, state};
 use crate::chosen::pair;
-use crate::variables::{read_milliseconds, variable};
+use crate::variables::{absolute, read_milliseconds, variable};
 use crate::{message, output};
 
 /// Longest path, with its terminating zero, as in the kernel.
@@ -115,7 +115,7 @@ pub(super) fn begin() {
     if path.len() + 64 > PATH_MAX {
         return wrong(std::io::Error::from_raw_os_error(libc::ENAMETOOLONG));
     }
-    PATH.get_or_init(|| path.to_owned());
+    PATH.get_or_init(|| absolute(path));
     IS_ON.store(true, Relaxed);
 }
 

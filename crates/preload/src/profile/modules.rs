@@ -143,12 +143,13 @@ pub(super) fn refresh_sometimes(profile: &Profile) {
     if now < due && !is_stale
         || LOOK_AT.compare_exchange(due, now + pause, Relaxed, Relaxed).is_err()
     {
+        IS_STALE.fetch_or(is_stale, Relaxed);
         return;
     }
     match refresh(profile) {
         Some(true) => PAUSE.store(LOOK_EVERY_NS, Relaxed),
         Some(false) => PAUSE.store(pause.saturating_mul(2), Relaxed),
-        None => IS_STALE.store(is_stale, Relaxed),
+        None => _ = IS_STALE.fetch_or(is_stale, Relaxed),
     }
 }
 

@@ -11,7 +11,7 @@ use unconvoy_profile::Profile;
 
 use super::section::Section;
 use super::{ask, ended, file, metrics, modules, origin, page, stack, state};
-use crate::variables::{read_milliseconds, variable};
+use crate::variables::{absolute, read_milliseconds, variable};
 use crate::{message, output};
 
 /// The file's path, for a process that creates its file later. The program may have changed its
@@ -64,7 +64,7 @@ pub(crate) fn begin(is_of_libc: bool) {
     if !is_of_libc {
         page::begin();
     }
-    let path = variable(&environment::PROFILE).map(|path| PATH.get_or_init(|| path.to_owned()));
+    let path = variable(&environment::PROFILE).map(|path| PATH.get_or_init(|| absolute(path)));
     if path.is_some() || metrics::is_on() {
         stack::begin();
     }

@@ -247,7 +247,8 @@ impl<'a> Waiting<'a> {
         if is_measurable && !self.waited.is_read && now >= before + pause {
             lock.chosen_at.store(now, Relaxed);
             if let Some(count) = acquisitions.filter(|_| metrics::is_on()) {
-                estimate::begin(index, count.wrapping_add(1), now - before);
+                let since = before.max(self.profile.header.begin_ns.load(Relaxed));
+                estimate::begin(index, count.wrapping_add(1), now.saturating_sub(since));
             }
             // Not `now`: recording the wait took time, and the program's section begins here.
             ask::begin_hold(lock, Native::now());

@@ -6,8 +6,7 @@
 //!
 //! As in the sensors, code here does not allocate, panic or use thread-local storage.
 
-use rustix::thread::{CpuSet, Pid, sched_getaffinity};
-
+use super::super::affinity::Processors;
 use super::file::File;
 use super::{cgroup, threads};
 
@@ -69,22 +68,21 @@ impl Capacity {
 /// calling thread inherited its mask from the thread that happened to start it, so its own mask
 /// counts only if no other mask can be read.
 fn affinity(each: impl FnOnce(&mut dyn FnMut(u32))) -> u32 {
-    let mut union = CpuSet::new();
+    let mut union = Processors::none();
     let mut visited = 0;
     each(&mut |thread| {
         if visited == MAX_MASKS {
             return;
         }
         visited += 1;
-        let mask = Pid::from_raw(thread.cast_signed()).map(|id| sched_getaffinity(Some(id)));
-        if let Some(Ok(mask)) = mask {
-            (0..CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).for_each(|cpu| union.set(cpu));
+        if let Some(mask) = Processors::of(thread).filter(|_| thread != 0) {
+            union.add(&mask);
         }
     });
-    if union.count() == 0 {
-        union = sched_getaffinity(None).unwrap_or(union);
+    match union.count() {
+        0 => Processors::of(0).map_or(0, |own| own.count()),
+        count => count,
     }
-    union.count()
 }
 
 #[cfg(test)]

@@ -285,9 +285,12 @@ impl Sensor for Schedstat {
         if !keep_open {
             self.directory = None;
         }
+        let mut entries = self.table.entries().iter();
+        // Where no file can be read, nothing is known of the load.
+        let is_blind = entries.len() > 0 && entries.all(|entry| entry.total.is_none());
         let interval = now.saturating_sub(core::mem::replace(&mut self.last, now));
         let threads = |ns: u64| ns as f64 / interval as f64;
-        (interval > 0 && self.readings > 1).then(|| Reading {
+        (interval > 0 && self.readings > 1 && !is_blind).then(|| Reading {
             runnable: threads(total.run + total.wait),
             waiting: threads(total.wait),
             capacity: self.capacity.processors(),
