@@ -123,10 +123,32 @@ pub(crate) fn attempts(
 
 #[cfg(test)]
 mod tests {
+    use unconvoy_locks::load::WaitSummary;
+
     use super::*;
 
     fn deadline(tv_sec: i64, tv_nsec: i64) -> Option<Deadline> {
         Deadline::new(Clock::Monotonic, Until::from(&timespec { tv_sec, tv_nsec }))
+    }
+
+    #[test]
+    fn attempts_go_on_until_the_deadline() {
+        let acquired = |held| {
+            let wait = WaitSummary { sleeps: 2, parked: false };
+            Acquired { held, wait }
+        };
+        let in_an_hour = Clock::Realtime.now() + 3_600_000_000_000;
+        let later = Deadline { clock: Clock::Realtime, ns: in_an_hour };
+        let mut looks = Vec::new();
+        let third = attempts(Some(later), |look| {
+            looks.push(look.expect("a look"));
+            acquired(looks.len() == 3)
+        });
+        assert!(third.held && third.wait.sleeps == 6);
+        assert!(looks.iter().all(|&look| look <= Native::now() + LOOK_EVERY_NS));
+        let passed = Deadline { clock: Clock::Realtime, ns: 0 };
+        assert_eq!(attempts(Some(passed), |_| acquired(false)), acquired(false));
+        assert_eq!(attempts(None, |look| acquired(look.is_none())), acquired(true));
     }
 
     #[test]

@@ -333,6 +333,11 @@ mod tests {
             profile.stack(&[pc; 20], 0);
         }
         assert!(profile.header.lost_stacks.load(Relaxed) >= 1000);
+        assert_eq!(profile.stack(&[1; 20], 0), profile.stack(&[1; 20], 0));
+        // Its entry has no room for frames, if there is one.
+        let (before, last) = (profile.header.lost_stacks.load(Relaxed), STACKS as u64 - 1);
+        assert_eq!([profile.stack(&[last; 20], 0), profile.stack(&[last; 20], 0)], [0, 0]);
+        assert_eq!(profile.header.lost_stacks.load(Relaxed), before + 2);
         let locks = (1..=LOCKS + 100).filter(|&at| profile.lock(Kind::Mutex, 8 * at).is_some());
         assert!((LOCKS / 2..=LOCKS).contains(&locks.count()));
         let without = profile
