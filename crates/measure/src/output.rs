@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Write};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -69,7 +70,7 @@ pub fn with_suffix(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
 /// The file cannot be written; an existing file is unchanged.
 pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if is_open_file(path) {
-        return File::options().append(true).open(path)?.write_all(bytes);
+        return opened(path)?.write_all(bytes);
     }
     // Write to a device or pipe directly.
     let target = followed(path);
@@ -111,6 +112,17 @@ pub fn check(path: &Path) -> std::io::Result<()> {
 /// the file itself would discard what was written there.
 pub fn is_open_file(path: &Path) -> bool {
     ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"].iter().any(|it| path.starts_with(it))
+}
+
+/// An open file for writing after what is there. This command goes on writing to its own standard
+/// streams, at one place in the file.
+fn opened(path: &Path) -> std::io::Result<File> {
+    let own = match path.to_str() {
+        Some("/dev/stdout" | "/dev/fd/1") => std::io::stdout().as_fd().try_clone_to_owned(),
+        Some("/dev/stderr" | "/dev/fd/2") => std::io::stderr().as_fd().try_clone_to_owned(),
+        _ => return File::options().append(true).open(path),
+    };
+    own.map(File::from)
 }
 
 /// The file that a link leads to, even if it does not exist yet: a link is not replaced.

@@ -93,8 +93,11 @@ fn is_for_messages() -> bool {
 }
 
 /// Whether a write does not wait: the reader of a full pipe may need a lock that the caller holds.
-/// One that is only slow gets a moment.
+/// One that is only slow gets a moment. A regular file always has room.
 fn has_room() -> bool {
+    if fstat(standard_error()).is_ok_and(|it| FileType::from_raw_mode(it.st_mode).is_file()) {
+        return true;
+    }
     let moment = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
     let stderr = standard_error();
     let mut set = [PollFd::new(&stderr, PollFlags::OUT)];
@@ -109,24 +112,25 @@ const RAISED_BY_WRITES: u64 = 1 << (libc::SIGPIPE - 1) | 1 << (libc::SIGXFSZ - 1
 pub fn without_signals<T, E>(write: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     const SIZE: usize = size_of::<u64>();
     let at_once = [0_u64; 2];
-    let (mut before, mut pending) = (0_u64, 0_u64);
+    let (mut before, mut pending, mask) = (0_u64, 0_u64, RAISED_BY_WRITES);
     // SAFETY: the kernel's signal sets have 64 bits, and a time has two words.
     unsafe {
-        let _ = syscall!(Sysno::rt_sigpending, &raw mut pending, SIZE);
-        let mask = RAISED_BY_WRITES & !pending;
-        let before = &raw mut before;
-        let is_blocked =
-            syscall!(Sysno::rt_sigprocmask, libc::SIG_BLOCK, &raw const mask, before, SIZE).is_ok();
+        let (block, old) = (libc::SIG_BLOCK, &raw mut before);
+        let is_blocked = syscall!(Sysno::rt_sigprocmask, block, &raw const mask, old, SIZE).is_ok();
+        // No call that filters of system calls may forbid, if none is needed.
+        if is_blocked && before & mask != 0 {
+            let _ = syscall!(Sysno::rt_sigpending, &raw mut pending, SIZE);
+        }
         let result = write();
         if is_blocked {
-            // Only a failed write raises a signal; filters of system calls may forbid this call.
+            // Only a failed write raises a signal.
             let none = core::ptr::null_mut::<u8>();
-            let time = &raw const at_once;
+            let (raised, time) = (mask & !pending, &raw const at_once);
             while result.is_err()
-                && syscall!(Sysno::rt_sigtimedwait, &raw const mask, none, time, SIZE).is_ok()
+                && syscall!(Sysno::rt_sigtimedwait, &raw const raised, none, time, SIZE).is_ok()
             {
             }
-            let _ = syscall!(Sysno::rt_sigprocmask, libc::SIG_SETMASK, before, none, SIZE);
+            let _ = syscall!(Sysno::rt_sigprocmask, libc::SIG_SETMASK, old, none, SIZE);
         }
         result
     }
