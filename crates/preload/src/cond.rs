@@ -29,7 +29,7 @@
 //! **Invariant 4.** In the child of a `fork`, no waiters and no holder of the guard exist. The
 //! first use there sees another `generation` and clears what they left ([`ObjectGeneration`]).
 
-pub(crate) mod attributes;
+mod attributes;
 mod polling;
 mod waiters;
 

@@ -18,11 +18,10 @@ use unconvoy_locks::runtime::load_control;
 use unconvoy_locks::runtime::sensor::choice::Choice;
 
 use crate::chosen::{default_pair, pair};
-use crate::cond::attributes;
 use crate::message;
 use crate::route::Route;
 use crate::variables::{is_on, named, read_milliseconds, variable};
-use crate::{bpf_count, identity, live, output, profile, real, stats, strategy};
+use crate::{bpf_count, cond_layout, identity, live, output, profile, real, stats, strategy};
 
 /// The load manager of the default pair, which is called directly and not through its table.
 pub(crate) type DefaultLoad = Control;
@@ -322,7 +321,7 @@ fn read() -> u8 {
     } else if !real::is_in_front() {
         message::program_with_own_functions().print();
         Service::Declined
-    } else if !attributes::are_known() {
+    } else if !cond_layout::is_known() {
         message::unknown_condition_variables().print();
         Service::Declined
     } else if !is_on(&environment::REPLACE) {

@@ -3,10 +3,8 @@
 //! algorithm here.
 
 use core::ffi::c_int;
-use core::mem;
-use core::ptr;
 
-use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t};
+use libc::{pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t};
 use libc::{pthread_rwlock_t, pthread_rwlockattr_t};
 
 use crate::config::{self, Service};
@@ -54,24 +52,6 @@ stand_in! {
         }
         result
     };
-}
-
-/// What libc's function writes into a condition variable with these attributes; zeroes if it fails.
-pub(crate) fn words_of_cond(shared: c_int, clock: clockid_t) -> [u32; 12] {
-    type Function =
-        unsafe extern "C-unwind" fn(*mut pthread_cond_t, *const pthread_condattr_t) -> c_int;
-    // SAFETY: zeroes are valid for both types, libc's functions have these types, and the words of
-    // an initialised object are as many as it has bytes for.
-    unsafe {
-        let (mut cond, mut attributes): (pthread_cond_t, pthread_condattr_t) = mem::zeroed();
-        let initialise: Function = mem::transmute(address::pthread_cond_init.get());
-        libc::pthread_condattr_init(&raw mut attributes);
-        libc::pthread_condattr_setpshared(&raw mut attributes, shared);
-        libc::pthread_condattr_setclock(&raw mut attributes, clock);
-        initialise(&raw mut cond, ptr::from_ref(&attributes));
-        libc::pthread_condattr_destroy(&raw mut attributes);
-        mem::transmute(cond)
-    }
 }
 
 /// Whether a strategy may choose an algorithm. Determines this process's service first: a library's

@@ -15,6 +15,7 @@ mod cancel;
 mod checkpoint;
 mod chosen;
 mod cond;
+mod cond_layout;
 mod config;
 mod credentials;
 mod dispatch;

@@ -74,7 +74,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use unconvoy_locks::primitive::native;
 
 use libc::{
-    clockid_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, pthread_spinlock_t, timespec,
+    clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_rwlock_t,
+    pthread_spinlock_t, timespec,
 };
 
 use crate::object::{Libcs, Until};
@@ -90,6 +91,10 @@ real! {
         until: Until<'_>
     ) -> c_int;
     fn pthread_mutex_unlock(mutex: &Libcs<pthread_mutex_t>) -> c_int;
+    fn pthread_cond_init(
+        cond: &Libcs<pthread_cond_t>,
+        attributes: &pthread_condattr_t
+    ) -> c_int;
     fn pthread_cond_destroy(cond: &Libcs<pthread_cond_t>) -> c_int;
     fn pthread_cond_wait(cond: &Libcs<pthread_cond_t>, mutex: &Libcs<pthread_mutex_t>) -> c_int;
     fn pthread_cond_timedwait(
