@@ -8,7 +8,7 @@ use libc::{EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, pthread_mutex_t};
 use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::elided::Elided;
 use unconvoy_locks::contention::loiter::Loiter;
-use unconvoy_locks::lock;
+use unconvoy_locks::lock::{self, Acquired};
 use unconvoy_locks::parking::eventcount::Eventcount;
 use unconvoy_locks::primitive::Native;
 
@@ -177,7 +177,11 @@ impl Mutex {
     #[inline(always)]
     pub(super) fn acquire(&self, route: Route, until: Option<Deadline>) -> bool {
         if route == Route::DIRECT {
-            return self.take_default() || self.wait_by_default(until);
+            return self.take_default()
+                || match until {
+                    None => self.wait_by_default(),
+                    Some(deadline) => self.wait_by_default_until(deadline),
+                };
         }
         if (self.pair().try_without_barging)(self.words()) {
             self.count_acquired(route, None);
@@ -187,18 +191,24 @@ impl Mutex {
     }
 
     #[inline(never)] // few registers; see `mutex::lock_elided`
-    fn wait_by_default(&self, until: Option<Deadline>) -> bool {
-        let acquired = profile::wait(self.waited(&|| self.request()), || {
-            attempts(until, |deadline| {
-                lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(
-                    self.default_state(),
-                    &self.eventcount,
-                    Some(self.words().account()),
-                    deadline,
-                )
-            })
-        });
-        acquired.held
+    fn wait_by_default(&self) -> bool {
+        profile::wait(self.waited(&|| self.request()), || self.acquire_default(None)).held
+    }
+
+    #[inline(never)]
+    fn wait_by_default_until(&self, deadline: Deadline) -> bool {
+        let attempt = |look| self.acquire_default(look);
+        profile::wait(self.waited(&|| self.request()), || attempts(Some(deadline), attempt)).held
+    }
+
+    #[inline(always)]
+    fn acquire_default(&self, deadline: Option<u64>) -> Acquired {
+        lock::acquire::<Native, Loiter<Native>, config::DefaultLoad>(
+            self.default_state(),
+            &self.eventcount,
+            Some(self.words().account()),
+            deadline,
+        )
     }
 
     #[inline(never)]
