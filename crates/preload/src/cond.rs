@@ -27,7 +27,8 @@
 //! signaller wakes the waiters of the last one.
 //!
 //! **Invariant 4.** In the child of a `fork`, no waiters and no holder of the guard exist. The
-//! first use there sees another `generation` and clears what they left ([`ObjectGeneration`]).
+//! first use there sees another `generation` and clears what they left
+//! ([`generation`](unconvoy_locks::primitive::generation)).
 
 mod attributes;
 mod polling;
