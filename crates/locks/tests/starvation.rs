@@ -5,8 +5,8 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
-use std::{fs, thread};
 
 use lock_api::RawMutex;
 use unconvoy::contention::loiter::Loiter;
@@ -36,30 +36,17 @@ fn run_for(length: Duration) {
     while processor_time() < end {}
 }
 
-/// How long the process's threads have waited for a processor, in all, in sections.
-fn scheduling_delays() -> u64 {
-    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let delay_ns = |task: fs::DirEntry| -> Option<u64> {
-        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split_whitespace().nth(1)?.parse().ok()
-    };
-    in_sections(tasks.filter_map(delay_ns).sum())
-}
-
-/// The longest wait of any thread, in sections begun by other threads, without those that the
-/// growth of `delays` explains.
-fn longest_wait<M: RawMutex + Sync>(delays: fn() -> u64) -> u64 {
+/// The longest wait of any thread, in sections begun by other threads.
+fn longest_wait<M: RawMutex + Sync>() -> u64 {
     let lock = M::INIT;
     let (begun, longest) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 while begun.load(Relaxed) < SECTIONS {
-                    let (before, delays_before) = (begun.load(Relaxed), delays());
+                    let before = begun.load(Relaxed);
                     let guard = lock.lock();
-                    let overtaken = begun.fetch_add(1, Relaxed) - before;
-                    let delayed = delays().saturating_sub(delays_before);
-                    longest.fetch_max(overtaken.saturating_sub(delayed), Relaxed);
+                    longest.fetch_max(begun.fetch_add(1, Relaxed) - before, Relaxed);
                     run_for(SECTION);
                     // SAFETY: locked above.
                     unsafe { lock.unlock(guard) };
@@ -76,8 +63,7 @@ const LONGEST_WAIT: u64 = in_sections(110_000_000) + 2 * THREADS;
 
 /// The sum of the bounds in passive.rs and restrict.rs. A thread is passive for at most the longest
 /// passive time. Then up to [`THREADS`] other threads may watch the lock first. Each watcher leaves
-/// after the longest watch, and then waits at the lock behind at most all other threads. Other
-/// threads go on while a watcher waits for a processor.
+/// after the longest watch, and then waits at the lock behind at most all other threads.
 const LONGEST_RESTRICTED_WAIT: u64 =
     in_sections(LONGEST_PASSIVE_NS) + THREADS * (in_sections(LONGEST_WATCH_NS) + THREADS);
 
@@ -85,11 +71,11 @@ const fn in_sections(ns: u64) -> u64 {
     ns.div_ceil(SECTION.as_nanos() as u64)
 }
 
-fn check<M: RawMutex + Sync>(name: &str, bound: u64, delays: fn() -> u64) {
+fn check<M: RawMutex + Sync>(name: &str, bound: u64) {
     // The threads of two tests would leave each other no processor.
     static ONE_TEST: Mutex<()> = Mutex::new(());
     let _one = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
-    let longest = longest_wait::<M>(delays);
+    let longest = longest_wait::<M>();
     println!("{name}: longest wait {longest} sections, bound {bound}");
     assert!(longest <= bound, "{name}: a waiter was overtaken {longest} times, bound {bound}");
 }
@@ -97,19 +83,15 @@ fn check<M: RawMutex + Sync>(name: &str, bound: u64, delays: fn() -> u64) {
 /// Sections are longer than a waiter polls, so that it is parked at almost every release.
 #[test]
 fn default_lock_bounds_waits_for_long_sections() {
-    check::<RawLock<Loiter<Native>, Control>>("loiter+control", LONGEST_WAIT, || 0);
+    check::<RawLock<Loiter<Native>, Control>>("loiter+control", LONGEST_WAIT);
 }
 
 #[test]
 fn first_come_passive_set_bounds_every_wait() {
-    check::<RawLock<Mcs<Native>, Gcr>>("mcs+gcr", LONGEST_RESTRICTED_WAIT, scheduling_delays);
+    check::<RawLock<Mcs<Native>, Gcr>>("mcs+gcr", LONGEST_RESTRICTED_WAIT);
 }
 
 #[test]
 fn last_come_passive_set_bounds_every_wait() {
-    check::<RawLock<Mcs<Native>, Malthus>>(
-        "mcs+malthus",
-        LONGEST_RESTRICTED_WAIT,
-        scheduling_delays,
-    );
+    check::<RawLock<Mcs<Native>, Malthus>>("mcs+malthus", LONGEST_RESTRICTED_WAIT);
 }

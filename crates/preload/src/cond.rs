@@ -27,8 +27,8 @@
 //! signaller wakes the waiters of the last one.
 //!
 //! **Invariant 4.** In the child of a `fork`, no waiters and no holder of the guard exist. The
-//! first use there sees another `generation` and clears what they left
-//! ([`generation`](unconvoy_locks::primitive::generation)).
+//! first use there sees another [generation](unconvoy_locks::primitive::generation) and clears what
+//! they left.
 
 mod attributes;
 mod polling;
@@ -71,7 +71,7 @@ pub struct Cond {
 
 const _: () = assert!(core::mem::offset_of!(Cond, words) == 28, "glibc's 64-bit layout");
 
-// SAFETY: libc's initialisers and `init` leave zeroes except in `flags`. The fields are atomics,
+// SAFETY: libc's initialisers and `init` leave zeroes except in the flags. The fields are atomics,
 // and zeroes are an empty list.
 unsafe impl InPlace for Cond {
     type Libcs = pthread_cond_t;

@@ -99,7 +99,7 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     }
     let mut is_kept = args.json.is_some() || matches!(ending, Ending::Complete);
     for (index, destination) in destinations.iter().enumerate() {
-        // The exporters report a record without runs themselves, but the JSON file's.
+        // A record without runs does not replace an earlier result. The other exporters report it.
         if index == 0 && record.runs.is_empty() && args.json.as_deref().is_some_and(Path::exists) {
             continue;
         }
