@@ -2,8 +2,10 @@
 //!
 //! glibc 2.41 removed a field, so that the word with the attributes moved from byte 36 to byte 28.
 //! Distributions take such changes into older versions, too. So libc's function is asked once,
-//! instead of its version.
+//! instead of its version. The version decides if another library would get the question, as
+//! libfaketime: its function takes a lock, whose service is unknown before the answer.
 
+use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
@@ -47,7 +49,12 @@ fn word() -> u8 {
 
 #[cold]
 fn find() -> u8 {
-    let word = word_with_attributes(&initialised());
+    let word = if real::initialises_conds_itself() {
+        word_with_attributes(&initialised())
+    } else {
+        // SAFETY: returns a string constant.
+        word_in(unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) })
+    };
     WORD.store(word, Relaxed);
     word
 }
@@ -84,6 +91,17 @@ fn word_with_attributes(words: &[u32; 12]) -> u8 {
     }
 }
 
+/// The word in glibc of this version, as glibc's authors published it.
+fn word_in(version: &CStr) -> u8 {
+    let numbers = version.to_str().ok().and_then(|version| version.split_once('.'));
+    let minor = |text: &str| text.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok();
+    match numbers.and_then(|(major, rest)| Some((major.parse::<u32>().ok()?, minor(rest)?))) {
+        Some(numbers) if numbers >= (2, 41) => NEW,
+        Some(_) => OLD,
+        None => ELSEWHERE,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,5 +120,21 @@ mod tests {
             assert_eq!(word_with_attributes(&words(unknown)), ELSEWHERE, "{unknown:?}");
         }
         assert!(is_known());
+    }
+
+    #[test]
+    fn version_tells_where_attributes_are() {
+        for (version, word) in [
+            (c"2.36", OLD),
+            (c"2.40.9000", OLD),
+            (c"2.41", NEW),
+            (c"2.100", NEW),
+            (c"3.0", NEW),
+            (c"2.42-dev", NEW),
+            (c"2", ELSEWHERE),
+            (c"", ELSEWHERE),
+        ] {
+            assert_eq!(word_in(version), word, "{version:?}");
+        }
     }
 }

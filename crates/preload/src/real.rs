@@ -212,6 +212,11 @@ fn object(address: *const c_void) -> *mut c_void {
     }
 }
 
+/// Whether the `pthread_cond_init` that [`pthread_cond_init`] calls is libc's own.
+pub(crate) fn initialises_conds_itself() -> bool {
+    object(address::pthread_cond_init.get()) == object(libc::gnu_get_libc_version as *const c_void)
+}
+
 /// Whether the program's calls reach this library. A definition in the program itself, or in a
 /// library loaded before this one, such as a statically linked sanitizer, takes precedence.
 ///

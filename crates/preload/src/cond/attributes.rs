@@ -24,7 +24,7 @@ impl Cond {
     }
 
     pub(super) fn is_libcs(&self) -> bool {
-        self.flags().load(Relaxed) & PROCESS_SHARED != 0 || config::service() == Service::Declined
+        config::service() == Service::Declined || self.flags().load(Relaxed) & PROCESS_SHARED != 0
     }
 
     /// Whether libc serves a wait with `mutex`. This library takes over a process-shared condition
