@@ -11,7 +11,7 @@ use crate::load::control::Control;
 use crate::lock;
 use crate::parking::eventcount::Eventcount;
 use crate::primitive::Native;
-use crate::raw::RawLock;
+use crate::raw::{LATEST, RawLock};
 
 /// A mutex under load control. All zeroes is an unlocked mutex: use `UNCONVOY_MUTEX_INIT`, static
 /// storage, or `memset`. It needs no destruction. Any thread may unlock it. Do not move it while in
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn unconvoy_mutex_lock_until(
     deadline_ns: u64,
 ) -> bool {
     // SAFETY: by contract.
-    unsafe { mutex(lock) }.acquire(Some(deadline_ns))
+    unsafe { mutex(lock) }.acquire(Some(deadline_ns.min(LATEST)))
 }
 
 /// Unlocks the mutex.

@@ -80,14 +80,14 @@ impl<X: Context, L: LoadManager> Turn for Query<'_, X, L> {
     fn turn(&mut self, now: u64) -> Verdict {
         self.spent.turn(self.wait.process, now);
         self.sample.take_after(now, self.wait.process);
-        self.late = self.wait.deadline.is_some_and(|end| now >= end);
+        self.late = self.wait.is_late(now);
         if self.late { Verdict::Leave } else { L::turn(self.waiter, self.wait, now) }
     }
 
     fn deadline(&self) -> Option<u64> {
         match self.sample.0 {
             u64::MAX => self.wait.deadline,
-            sample => Some(self.wait.deadline.map_or(sample, |deadline| deadline.min(sample))),
+            sample => Some(self.wait.earlier(sample)),
         }
     }
 

@@ -28,9 +28,11 @@ use crate::load::LoadManager;
 use crate::load::control::Control;
 use crate::lock::{self, Account};
 use crate::parking::eventcount::Eventcount;
+use crate::primitive::native::REALTIME;
 use crate::primitive::{Clock as _, Native, Transactions as _};
 
-/// A mutex of one contention manager and one load manager, 24 bytes.
+/// A mutex of one contention manager and one load manager: the manager's state, at most 16 bytes,
+/// and 8 bytes.
 ///
 /// ```
 /// use unconvoy::contention::mcs::Mcs;
@@ -110,10 +112,13 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawLock<Loiter<Native>, Co
 /// ```
 pub type RwLock<T> = lock_api::RwLock<RawSharedLock<Control>, T>;
 
+/// Latest deadline on the machine's clock; later ones have another meaning for [`Native`].
+pub(crate) const LATEST: u64 = REALTIME - 1;
+
 /// Converts `instant` to nanoseconds of the machine's clock, which `Instant` reads too.
 fn deadline(instant: Instant) -> u64 {
     let ahead = instant.saturating_duration_since(Instant::now());
-    Native::now().saturating_add(u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX))
+    Native::now().saturating_add(u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX)).min(LATEST)
 }
 
 /// The time at which `timeout` ends; `None`, which means never, if the clock cannot represent that

@@ -25,6 +25,11 @@ unsafe extern "C" {
     static _end: u8;
 }
 
+/// The unwinder's function that [`stack`] calls.
+pub(crate) fn unwinder() -> *const c_void {
+    _Unwind_Backtrace as *const c_void
+}
+
 /// A stack being filled.
 struct Frames<'a> {
     frames: &'a mut [u64],

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn version_tells_where_attributes_are() {
+    fn place_follows_from_version() {
         for (version, word) in [
             (c"2.36", OLD),
             (c"2.40.9000", OLD),

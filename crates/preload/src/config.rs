@@ -5,13 +5,13 @@
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32};
 
 use unconvoy_locks::catalogue::{SENSOR, environment};
 use unconvoy_locks::contention::bias::BYTE_AND_MODE;
 use unconvoy_locks::load::control::Control;
 use unconvoy_locks::load::rules::choose;
-use unconvoy_locks::primitive::{Generation as _, Native};
+use unconvoy_locks::primitive::{Generation as _, Native, Threads as _};
 use unconvoy_locks::runtime;
 use unconvoy_locks::runtime::fork::PROCESS_STATE;
 use unconvoy_locks::runtime::load_control;
@@ -97,9 +97,12 @@ pub(crate) fn known_route(number: u8) -> Option<Route> {
 #[inline(never)]
 fn determine_route(number: u8) -> Route {
     loop {
-        service(); // publishes the routes of this process
+        let service = service(); // publishes the routes of this process
         if let Some(route) = known_route(number) {
             return route;
+        }
+        if service == Service::Declined {
+            return Route::LIBC; // a call by the thread that determines the service
         }
     }
 }
@@ -259,17 +262,30 @@ pub(crate) fn is_being_determined() -> bool {
     service_word().load(Relaxed) == BEING_READ
 }
 
+/// The thread that determines the service, by the kernel's id.
+static READER: AtomicI32 = AtomicI32::new(0);
+
+/// Whether that thread has called a function of this library meanwhile: another library's function
+/// that it called takes locks. libc serves such calls, and therefore all later ones, too.
+static IS_REENTERED: AtomicBool = AtomicBool::new(false);
+
 #[cold]
 fn determine_service() -> Service {
     // Detects a fork. Comes first: from here on the kernel clears the service's word in children,
     // so none inherits `BEING_READ`.
     Native::generation();
+    let own = rustix::thread::gettid().as_raw_nonzero().get();
     if service_word().compare_exchange(UNKNOWN, BEING_READ, Acquire, Relaxed).is_err() {
         while service_word().load(Acquire) == BEING_READ {
-            core::hint::spin_loop();
+            if READER.load(Relaxed) == own {
+                IS_REENTERED.store(true, Relaxed);
+                return Service::Declined;
+            }
+            Native::yield_now();
         }
         return service();
     }
+    READER.store(own, Relaxed);
     match FOUND.load(Relaxed) {
         UNKNOWN => FOUND.store(read(), Relaxed),
         _ => {
@@ -342,6 +358,11 @@ fn read() -> u8 {
         strategy::read(!is_counted);
     }
     match service {
+        Service::Declined => Service::Declined as u8,
+        _ if IS_REENTERED.load(Relaxed) => {
+            message::interfering_library().print();
+            Service::Declined as u8
+        }
         Service::Default if is_profiled => FAST_PROFILED,
         // In a process with a strategy, each lock says whether it is elided.
         Service::Elided if strategy::decides() => Service::Chosen as u8,

@@ -23,6 +23,12 @@ pub(crate) fn is_alone() -> bool {
     unsafe { __libc_single_threaded.load(Relaxed) != 0 }
 }
 
+/// The id of the process, from the kernel. `getpid` may be another library's, which takes locks or
+/// invents an id.
+pub(crate) fn process() -> u32 {
+    rustix::process::getpid().as_raw_nonzero().get().cast_unsigned()
+}
+
 /// Offset of the thread id in glibc's thread control block (`struct pthread`, member `tid`). It is
 /// the same in all x86-64 versions so far; [`tcb_has_id`] checks it before use.
 #[cfg(target_arch = "x86_64")]

@@ -26,7 +26,7 @@ use unconvoy_profile::live::{Descriptor, MAGIC, NAME, SHARED, VERSION, WAITS, Wa
 use unconvoy_profile::{Kind, mix};
 
 use crate::held;
-use crate::identity::me;
+use crate::identity::{self, me};
 use crate::variables::variable;
 
 /// Number of entries in which a thread may be. A thread needs more than one only while a signal
@@ -96,8 +96,7 @@ pub(crate) fn publish(lock: &str, load: &str, is_libcs: bool) {
 /// but are not watched.
 pub(crate) fn is_wanted() -> bool {
     let watched = variable(&environment::WATCHDOG).and_then(|watched| watched.parse().ok());
-    // The system call: `getpid` may be another library's, which initialises locks in it.
-    watched == Some(rustix::process::getpid().as_raw_nonzero().get().cast_unsigned())
+    watched == Some(identity::process())
 }
 
 /// The entry of a wait that goes on.

@@ -6,6 +6,8 @@ use std::io;
 use unconvoy_locks::catalogue::Entry;
 use unconvoy_locks::runtime::Line;
 
+use crate::identity;
+
 /// libc lacks the function `name`, which the program has called.
 pub(crate) fn missing_libc_function(name: &str) -> Line {
     Line::new(format_args!("libc has no {name}: aborting; run the program without unconvoy"))
@@ -27,6 +29,13 @@ pub(crate) fn program_with_own_functions() -> Line {
 pub(crate) fn unknown_condition_variables() -> Line {
     Line::new(format_args!(
         "this libc has condition variables of an unknown layout: nothing is replaced"
+    ))
+}
+
+/// While the library read its configuration, a function that it called has taken locks.
+pub(crate) fn interfering_library() -> Line {
+    Line::new(format_args!(
+        "another library takes locks in functions that unconvoy needs: nothing is replaced"
     ))
 }
 
@@ -127,7 +136,7 @@ pub(crate) fn unwritable_profile(path: &str, error: &io::Error) -> Line {
 /// The profile of a process that the profiled program started cannot be created. `error` is the
 /// kernel's number, because this may not allocate.
 pub(crate) fn no_profile_of_child(error: i32) -> Line {
-    let pid = std::process::id();
+    let pid = identity::process();
     Line::new(format_args!("cannot create the profile of process {pid} (error {error})"))
 }
 
@@ -155,6 +164,7 @@ mod tests {
             watched_program("ThreadSanitizer"),
             program_with_own_functions(),
             unknown_condition_variables(),
+            interfering_library(),
             missing_sensor("/proc/loadavg cannot be read; using schedstat"),
             reduced_lock("slice", "this kernel has no time-slice extension"),
             refused_lock("elided", "this processor has no transactions"),

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use unconvoy_locks::catalogue::environment;
 
+use crate::identity;
 use crate::variables::variable;
 
 static IS_DESCENDANT: AtomicBool = AtomicBool::new(false);
@@ -13,7 +14,7 @@ static IS_DESCENDANT: AtomicBool = AtomicBool::new(false);
 /// Determines whether this process is the first one. Called from the constructor, before the
 /// program starts threads.
 pub(crate) fn find_owner() {
-    let pid = std::process::id();
+    let pid = identity::process();
     match variable(&environment::STATS_OWNER).and_then(|owner| owner.parse::<u32>().ok()) {
         Some(owner) => IS_DESCENDANT.store(owner != pid, Relaxed),
         // SAFETY: no other thread exists.

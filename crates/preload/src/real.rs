@@ -72,6 +72,7 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use unconvoy_locks::primitive::native;
+use unconvoy_locks::primitive::native::symbol::look_up;
 
 use libc::{
     clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_rwlock_t,
@@ -176,12 +177,11 @@ impl Address {
 
     /// Looks for the next definition after this library's. A successful lookup does not allocate.
     pub(crate) fn find(&self) {
-        let name = self.name.as_ptr().cast();
-        // SAFETY: the name ends in a zero.
-        let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name) };
+        let name = CStr::from_bytes_with_nul(self.name.as_bytes()).expect("ends in a zero");
+        let next = look_up(libc::RTLD_NEXT, name);
         let versioned = version(self.name.trim_end_matches('\0')).map(|version| {
             // SAFETY: both strings end in a zero.
-            unsafe { libc::dlvsym(libc::RTLD_NEXT, name, version.as_ptr()) }
+            unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) }
         });
         // A sanitizer's definition, which comes before libc's, has no version.
         let of_same_object = versioned.filter(|address| object(*address) == object(next));
@@ -203,7 +203,7 @@ impl Address {
 }
 
 /// The base address of the object that contains `address`; null without one.
-fn object(address: *const c_void) -> *mut c_void {
+pub(crate) fn object(address: *const c_void) -> *mut c_void {
     let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: fills `info` if the address is in a loaded object; otherwise `info` stays zero.
     unsafe {
@@ -235,8 +235,7 @@ pub(crate) fn is_in_front() -> bool {
         c"pthread_cond_destroy",
     ];
     let own = object(is_in_front as *const c_void);
-    // SAFETY: only looks up names.
-    let called = names.map(|name| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) });
+    let called = names.map(|name| look_up(libc::RTLD_DEFAULT, name));
     // If a program at fixed addresses takes a function's address, the lookup finds the program's
     // own entry, which only calls the definition in another object.
     called.into_iter().all(|address| object(address) == own || is_entry_for_other_object(address))
@@ -292,15 +291,13 @@ pub(crate) fn use_libcs_clock() {
         if libc_itself.is_null() {
             return;
         }
-        let clock = libc::dlsym(libc_itself, c"clock_gettime".as_ptr());
+        let clock = look_up(libc_itself, c"clock_gettime");
         if !clock.is_null() {
             native::read_clock_with(core::mem::transmute::<*mut c_void, native::ReadClock>(clock));
         }
-        let believed = libc::dlsym(libc::RTLD_DEFAULT, c"clock_gettime".as_ptr());
+        let believed = look_up(libc::RTLD_DEFAULT, c"clock_gettime");
         let wait_behind = address::pthread_cond_timedwait.found.load(Relaxed);
-        if clock != believed
-            && wait_behind != libc::dlsym(libc_itself, c"pthread_cond_timedwait".as_ptr())
-        {
+        if clock != believed && wait_behind != look_up(libc_itself, c"pthread_cond_timedwait") {
             FAKED_CLOCK.store(believed, Relaxed);
         }
     }

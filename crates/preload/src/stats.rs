@@ -25,6 +25,7 @@ use unconvoy_locks::runtime::load_control;
 
 use crate::dispatch::Pair;
 use crate::held;
+use crate::identity;
 use crate::message;
 use crate::object_file::{Place, program};
 use crate::output;
@@ -217,11 +218,6 @@ fn count_dropped(kind: Kind, address: usize) {
     }
 }
 
-/// The calling process's id. `getpid` may be another library's, which takes locks.
-fn own_id() -> u32 {
-    rustix::process::getpid().as_raw_nonzero().get().cast_unsigned()
-}
-
 /// Starts recording, if the environment asks for it. Called from the constructor.
 pub(crate) fn begin() {
     let Some(path) = variable(&environment::STATS) else { return };
@@ -247,7 +243,7 @@ pub(crate) fn begin() {
     }
     profile::prepare_unwinding();
     BEGAN.store(Native::now(), Relaxed);
-    PROCESS.store(own_id(), Relaxed);
+    PROCESS.store(identity::process(), Relaxed);
 }
 
 /// Starts over in the child of a `fork`, where the kernel has cleared the table. Allocates nothing.
@@ -259,11 +255,15 @@ pub(crate) fn after_fork() {
         IS_DROPPED.iter().for_each(|word| word.store(0, Relaxed));
     }
     BEGAN.store(Native::now(), Relaxed);
-    PROCESS.store(own_id(), Relaxed);
+    PROCESS.store(identity::process(), Relaxed);
 }
 
 fn file_name(path: &str) -> String {
-    if output::is_descendant() { format!("{path}.{}", std::process::id()) } else { path.to_owned() }
+    if output::is_descendant() {
+        format!("{path}.{}", identity::process())
+    } else {
+        path.to_owned()
+    }
 }
 
 /// The used records, those with the longest waits first. Other threads may still be counting, so
@@ -282,7 +282,7 @@ fn by_wait(records: &[Record]) -> Vec<&Record> {
 pub(crate) fn write(pair: &Pair, special: impl FnOnce(u64) -> Option<serde_json::Value>) {
     let table = RECORDS_AT.load(Acquire);
     let Some(path) = PATH.get().filter(|_| !table.is_null()) else { return };
-    if PROCESS.compare_exchange(own_id(), 0, Relaxed, Relaxed).is_err() {
+    if PROCESS.compare_exchange(identity::process(), 0, Relaxed, Relaxed).is_err() {
         return; // written, or the child of a system call that `after_fork` does not learn of
     }
     // SAFETY: the mapping from `begin`; all of it reads as records of atomics.
@@ -303,7 +303,7 @@ pub(crate) fn write(pair: &Pair, special: impl FnOnce(u64) -> Option<serde_json:
     let document = json!({
         "schema": "unconvoy-stats-1",
         "program": program().unwrap_or_default(),
-        "pid": std::process::id(),
+        "pid": identity::process(),
         "lock": lock,
         "load": load,
         "wall_ns": Native::now().saturating_sub(BEGAN.load(Relaxed)),

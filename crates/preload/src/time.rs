@@ -1,14 +1,10 @@
 //! POSIX deadlines: absolute times on one of two clocks.
 
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t, timespec};
-use unconvoy_locks::lock::Acquired;
 use unconvoy_locks::primitive::{Clock as _, Native, native};
 
 use crate::object::Until;
 use crate::real;
-
-/// Longest delay before a wait on the realtime clock notices that the clock was set.
-const LOOK_EVERY_NS: u64 = 1_000_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clock {
@@ -86,15 +82,10 @@ impl Deadline {
         self.clock == Clock::Realtime
     }
 
-    /// When a waiter must check the deadline's own clock again, because the realtime clock may be
-    /// set meanwhile. The result is a time on the clock that waiters read.
-    pub(crate) fn next_look(self) -> u64 {
-        match self.clock {
-            Clock::Monotonic => self.ns,
-            Clock::Realtime => {
-                Native::now() + self.ns.saturating_sub(self.clock.now()).min(LOOK_EVERY_NS)
-            }
-        }
+    /// The deadline as locks take it.
+    pub(crate) fn for_locks(self) -> u64 {
+        let ns = self.ns.min(native::REALTIME - 1);
+        if self.is_realtime() { native::REALTIME | ns } else { ns }
     }
 
     /// Whether the deadline has passed on its own clock, which may have been set meanwhile.
@@ -103,28 +94,8 @@ impl Deadline {
     }
 }
 
-/// Makes attempts until one acquires the lock or the deadline has passed. Each ends when the
-/// deadline's own clock must be looked at.
-#[inline]
-pub(crate) fn attempts(
-    until: Option<Deadline>,
-    mut attempt: impl FnMut(Option<u64>) -> Acquired,
-) -> Acquired {
-    let mut sleeps = 0;
-    loop {
-        let mut acquired = attempt(until.map(Deadline::next_look));
-        sleeps += acquired.wait.sleeps;
-        if acquired.held || until.is_none_or(Deadline::has_passed) {
-            acquired.wait.sleeps = sleeps;
-            return acquired;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use unconvoy_locks::load::WaitSummary;
-
     use super::*;
 
     fn deadline(tv_sec: i64, tv_nsec: i64) -> Option<Deadline> {
@@ -132,23 +103,17 @@ mod tests {
     }
 
     #[test]
-    fn attempts_go_on_until_the_deadline() {
-        let acquired = |held| {
-            let wait = WaitSummary { sleeps: 2, parked: false };
-            Acquired { held, wait }
-        };
-        let in_an_hour = Clock::Realtime.now() + 3_600_000_000_000;
-        let later = Deadline { clock: Clock::Realtime, ns: in_an_hour };
-        let mut looks = Vec::new();
-        let third = attempts(Some(later), |look| {
-            looks.push(look.expect("a look"));
-            acquired(looks.len() == 3)
-        });
-        assert!(third.held && third.wait.sleeps == 6);
-        assert!(looks.iter().all(|&look| look <= Native::now() + LOOK_EVERY_NS));
-        let passed = Deadline { clock: Clock::Realtime, ns: 0 };
-        assert_eq!(attempts(Some(passed), |_| acquired(false)), acquired(false));
-        assert_eq!(attempts(None, |look| acquired(look.is_none())), acquired(true));
+    fn locks_take_deadlines_of_both_clocks() {
+        let of = |clock, ns| Deadline { clock, ns }.for_locks();
+        let has_passed = |deadline| Native::has_passed(deadline, Native::now());
+        for clock in [Clock::Monotonic, Clock::Realtime] {
+            assert!(has_passed(of(clock, clock.now())), "{clock:?}");
+            let in_an_hour = of(clock, clock.now() + 3_600_000_000_000);
+            assert!(!has_passed(in_an_hour), "{clock:?}");
+            let left = Native::expected(in_an_hour) - Native::now();
+            assert!((3_000_000_000_000..=3_600_000_000_000).contains(&left), "{clock:?}: {left}");
+            assert!(!has_passed(of(clock, u64::MAX)), "{clock:?}");
+        }
     }
 
     #[test]

@@ -162,7 +162,7 @@ fn under_sanitizer(compiler: &str, sanitizer: &Sanitizer) {
         .arg(source));
     if !built.status.success() {
         println!(
-            "skipped: {} {:?}: {}",
+            "missing: {} {:?}: {}",
             compiler.display(),
             sanitizer.flags,
             built.stderr.lines().next().unwrap_or("")

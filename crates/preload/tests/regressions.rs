@@ -169,3 +169,33 @@ fn earlier_library_that_wraps_condition_waits_makes_library_decline() {
     assert_eq!(finished.text(), "counted 16000, wrote 2000, 400 turns\n");
     assert!(finished.stderr.ends_with(": nothing is replaced\n"), "{}", finished.stderr);
 }
+
+/// Runs a program beside a library that defines a function of libc's, before and after the library
+/// under test, and returns what the latter prints.
+fn beside_interfering_library(flag: &str) -> [String; 2] {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let other = compile(directory.path(), "interfering.c", &["-shared", "-fPIC", flag]);
+    let program = compile(directory.path(), "companions.c", &[]);
+    let (other, own) = (other.display(), library().display());
+    [format!("{own}:{other}"), format!("{other}:{own}")].map(|preload| {
+        let finished =
+            run(plain(&program).arg("count").env("LD_PRELOAD", preload)).success("count");
+        assert_eq!(finished.text(), "counted 16000, wrote 2000, 400 turns\n");
+        finished.stderr
+    })
+}
+
+/// Each process used to hang at its start.
+#[test]
+fn library_with_its_own_dlsym_changes_nothing() {
+    assert_eq!(beside_interfering_library("-DDLSYM"), ["", ""]);
+}
+
+/// The thread that reads the configuration used to wait for itself.
+#[test]
+fn locks_taken_while_configuration_is_read_make_library_decline() {
+    for stderr in beside_interfering_library("-DGETENV") {
+        assert!(stderr.contains("another library takes locks"), "{stderr}");
+        assert!(stderr.ends_with(": nothing is replaced\n"), "{stderr}");
+    }
+}

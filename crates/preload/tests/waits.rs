@@ -5,7 +5,7 @@ mod support;
 
 use std::process::Command;
 
-use support::{Finished, compile, plain, preloaded, run};
+use support::{Finished, compile, plain, preloaded, preloaded_with, run};
 
 fn run_case(case: &str, command: impl Fn(std::path::PathBuf) -> Command) -> Finished {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -89,4 +89,13 @@ fn failed_wake_up_and_failed_requeueing_lose_no_waiter() {
 #[test]
 fn real_time_waiter_lets_its_signaller_run() {
     assert_passes_or_skips("real-time");
+}
+
+/// Once a second the waiter used to leave the queue, to look whether the clock had been set.
+#[test]
+fn timed_wait_keeps_its_place() {
+    for lock in ["mcs", "clh", "ticket"] {
+        let finished = run_case("place", |program| preloaded_with(program, lock, "none"));
+        assert!(!finished.text().contains("not ok"), "{lock}: {}", finished.both());
+    }
 }

@@ -124,7 +124,7 @@ impl<P: VisibleReaders> RwWord<P> {
     #[cold]
     pub(super) fn insist(&self, deadline: Option<u64>, acquire: impl Fn() -> bool) -> bool {
         self.request();
-        let left = deadline.map_or(u64::MAX, |end| end.saturating_sub(P::now()));
+        let left = deadline.map_or(u64::MAX, |end| P::expected(end).saturating_sub(P::now()));
         let longest = left.min(RESERVED_NS);
         self.poll(longest, |waited| {
             let is_held = acquire();

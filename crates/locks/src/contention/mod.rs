@@ -35,7 +35,7 @@ mod word;
 
 use crate::primitive::turn::{Outcome, Turn};
 
-/// A mutual-exclusion algorithm in 16 bytes of state, all zeroes when unlocked.
+/// A mutual-exclusion algorithm in at most 16 bytes of state.
 ///
 /// The state includes a *parked bit*: the next release must wake a thread that sleeps on the load
 /// manager's [`Eventcount`](crate::parking::eventcount::Eventcount). The bit is part of this state
@@ -48,6 +48,8 @@ use crate::primitive::turn::{Outcome, Turn};
 /// forking thread stays held.
 ///
 /// # Safety
+///
+/// All zeroes are a valid value, which means unlocked.
 ///
 /// Between an acquisition (`try_lock` returns true, `attempt` returns `Acquired`) and its release
 /// no other thread acquires the lock. An acquisition sees every write before the preceding release.

@@ -94,7 +94,7 @@ fn back_off<X: Context>(process: X, random: &mut Random, deadline: Option<u64>) 
     let mean = control.backoff.load(Relaxed) as f64;
     let length = random.exponential(mean).clamp(SHORTEST_NS, LONGEST_IN_MEANS * mean) as u64;
     let wake = X::Machine::now().saturating_add(length);
-    let wake = deadline.map_or(wake, |end| end.min(wake));
+    let wake = deadline.map_or(wake, |end| X::Machine::expected(end).min(wake));
     control.backed_off.fetch_add(1, Relaxed);
     let never_woken = <X::Machine as Atomics>::U32::new(0);
     while X::Machine::now() < wake {

@@ -187,7 +187,7 @@ pub struct Wait<'a, X: Context> {
     /// The lock that the thread waits for.
     #[doc(hidden)]
     pub lock: &'a dyn WaitedLock,
-    /// When the waiter gives up, on the machine's clock.
+    /// When the waiter gives up; see [`Clock::has_passed`](crate::primitive::Clock::has_passed).
     pub deadline: Option<u64>,
     /// When the wait began.
     #[doc(hidden)]
@@ -198,6 +198,17 @@ pub struct Wait<'a, X: Context> {
 }
 
 impl<X: Context> Wait<'_, X> {
+    /// Whether the deadline has passed at `now`.
+    #[inline]
+    pub(crate) fn is_late(&self, now: u64) -> bool {
+        self.deadline.is_some_and(|end| X::Machine::has_passed(end, now))
+    }
+
+    /// The earlier of `time` and the deadline, on the clock of `time`.
+    pub(crate) fn earlier(&self, time: u64) -> u64 {
+        self.deadline.map_or(time, |end| X::Machine::expected(end).min(time))
+    }
+
     /// A number that identifies the lock.
     pub fn key(&self) -> u64 {
         X::Machine::address(self.eventcount)
@@ -221,8 +232,8 @@ impl<X: Context> Wait<'_, X> {
         if self.lock.reserve_after().is_some_and(|after| self.is_overtaken(after)) {
             self.reserve();
         }
-        let ends = [self.deadline, self.lock.retry_at()];
-        let acquired = self.eventcount.wait(self.lock, ends.into_iter().flatten().min());
+        let end = self.lock.retry_at().map(|at| self.earlier(at)).or(self.deadline);
+        let acquired = self.eventcount.wait(self.lock, end);
         if acquired || !self.lock.take_reserved() {
             return acquired;
         }

@@ -337,7 +337,7 @@ impl<R: Rules> Waiter<R> {
         let wake =
             if R::has(Rule::Turns) { control.slots.wake_time(now, longest) } else { now + longest };
         let thread = claim.thread();
-        control.slots.sleep(claim, wait.deadline.map_or(wake, |end| end.min(wake)));
+        control.slots.sleep(claim, wait.earlier(wake));
         let now = X::Machine::now();
         process.set_thread_state(ThreadState { awake_since: now, ..process.thread_state() });
         if control.pinned.resume(thread, now) {

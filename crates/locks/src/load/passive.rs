@@ -22,8 +22,9 @@
 //! the latch.
 //!
 //! **Invariant 2.** The front of a set is at `WATCH`, all other seats at `PARKED`: a thread that
-//! makes a seat the front sets it to `WATCH` and wakes its thread. A non-empty set thus has an
-//! awake thread that will contend for a lock without contenders, and needs no wake-up from outside.
+//! makes a seat the front sets it to `WATCH` and wakes its thread. The watcher of a lock without
+//! contenders contends for it. It may park after a long watch, until a release wakes it as any
+//! parked waiter.
 //!
 //! **Invariant 3.** `key` changes only under the latch, while `users` is 0: all threads that
 //! [use](PassiveSets::enter) a domain wait for one lock.
@@ -302,7 +303,7 @@ impl<P: NodeMemory> PassiveSets<P> {
     pub fn wait_for_front(&self, membership: &Membership<P>, deadline: Option<u64>) -> bool {
         let state = &membership.seat().status;
         while state.load(Acquire) == PARKED {
-            if deadline.is_some_and(|end| P::now() >= end) {
+            if deadline.is_some_and(|end| P::has_passed(end, P::now())) {
                 return false;
             }
             P::park(state, PARKED, deadline);

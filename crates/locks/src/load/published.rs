@@ -76,7 +76,7 @@ impl LoadManager for Published {
         let slots = &wait.process.control().slots;
         let wake = X::Machine::now() + wait.process.control().sleep.load(Relaxed);
         if let Some(claim) = waiter.claim.take() {
-            slots.sleep(claim, wait.deadline.map_or(wake, |end| end.min(wake)));
+            slots.sleep(claim, wait.earlier(wake));
         }
         waiter.since = X::Machine::now();
         waiter.reported = false;

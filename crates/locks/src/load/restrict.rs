@@ -181,7 +181,7 @@ impl Waiter {
         let mut try_at = self.last_turn + TRY_EVERY_NS;
         loop {
             let now = X::Machine::now();
-            let is_late = wait.deadline.is_some_and(|end| now >= end);
+            let is_late = wait.is_late(now);
             if !sets.is_contended(self.domain) || now >= try_at {
                 try_at = now + TRY_EVERY_NS;
                 if wait.lock.try_lock() {

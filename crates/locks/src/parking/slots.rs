@@ -380,9 +380,10 @@ impl<P: Primitive> SleepSlots<P> {
 
     /// Positions in the sequence of claims from the last known end up to S, with their slots.
     fn used(&self) -> impl Iterator<Item = (u32, &P::U32)> {
-        let end = self.controller.end.load(Relaxed);
-        let used = self.counters.slept.load(Acquire).wrapping_sub(end);
-        (0..used)
+        // Load the end first: it may then only be too low, and the number too large.
+        let end = self.controller.end.load(Acquire);
+        let used = self.counters.slept.load(Acquire).wrapping_sub(end) as i32;
+        (0..used.max(0) as u32)
             .map(move |offset| end.wrapping_add(offset))
             .map(|position| (position, &self.slots[position as usize % SLOTS]))
     }

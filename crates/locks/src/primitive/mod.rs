@@ -40,6 +40,18 @@ pub use atomics::{Atomic, AtomicInt, Atomics};
 pub trait Clock {
     /// Nanoseconds on a monotonic clock.
     fn now() -> u64;
+
+    /// Whether `deadline` has passed at `now`.
+    #[inline(always)]
+    fn has_passed(deadline: u64, now: u64) -> bool {
+        now >= deadline
+    }
+
+    /// The time on the clock of [`now`](Self::now) at which `deadline` passes, as far as is known.
+    #[inline(always)]
+    fn expected(deadline: u64) -> u64 {
+        deadline
+    }
 }
 
 /// Ways to pass time on the processor.
@@ -100,8 +112,8 @@ pub fn poll_for_change<S: Spin>(word: &S::U64, seen: u64) {
 /// Sleeping until a word changes.
 #[doc(hidden)]
 pub trait Parking: Atomics + Clock {
-    /// Sleeps while `word` holds `expected`, until [`unpark`](Self::unpark) or until `deadline` on
-    /// the clock of [`now`](Clock::now). May return spuriously.
+    /// Sleeps while `word` holds `expected`, until [`unpark`](Self::unpark) or until `deadline`
+    /// [has passed](Clock::has_passed). May return spuriously.
     fn park(word: &Self::U32, expected: u32, deadline: Option<u64>);
 
     /// Wakes up to `count` threads parked on `word`. Only the address is used, so `word` may

@@ -76,9 +76,11 @@ impl BareThread {
     /// true while another thread of the process has the last one's id.
     pub(super) fn exists(&self) -> bool {
         let last = self.last.load(Relaxed);
+        // `std::process::id` calls libc's `getpid`, which may be another library's.
+        let own = rustix::process::getpid().as_raw_nonzero().get();
         let is_known = || {
             // SAFETY: signal 0 only checks that the thread exists.
-            unsafe { syscalls::syscall!(syscalls::Sysno::tgkill, std::process::id(), last, 0) }
+            unsafe { syscalls::syscall!(syscalls::Sysno::tgkill, own, last, 0) }
         };
         self.id() != 0 || last != 0 && is_known().is_ok()
     }

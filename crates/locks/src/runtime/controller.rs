@@ -4,7 +4,7 @@
 //!
 //! | state | meaning |
 //! | --- | --- |
-//! | `NONE` | no controller; the next long wait starts one |
+//! | `NONE` | no controller; the next long wait starts one, or tries to a second after a failure |
 //! | `RUNNING` | a controller runs or is being started |
 //! | `REFUSED` | no controller can start: waiters spin and park, and none sleeps in a slot |
 //!
@@ -17,7 +17,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-use super::affinity::Processors;
+use super::affinity;
 use super::bare_thread::BareThread;
 #[cfg(not(tsan))]
 use super::bare_thread::NotStarted;
@@ -74,8 +74,7 @@ pub fn load_control() -> &'static LoadControl<Native> {
 
 /// Sets how many threads may poll for events until a controller has counted.
 pub(super) fn assume_processors() {
-    let own = Processors::of(0);
-    LOAD_CONTROL.pollers.assume_processors(own.map_or(1, |own| own.count()));
+    LOAD_CONTROL.pollers.assume_processors(affinity::count().unwrap_or(1));
 }
 
 /// The sensor of the next controller.
@@ -175,18 +174,28 @@ fn print_pending_message() {
     }
 }
 
+/// Time between two attempts to start a controller where the system had no room for its thread.
+#[cfg(not(tsan))]
+const TRY_AGAIN_AFTER_NS: u64 = 1_000_000_000;
+
+static TRY_AGAIN_AT: AtomicU64 = AtomicU64::new(0);
+
 #[cold]
 fn start() {
+    if Native::now() < TRY_AGAIN_AT.load(Relaxed) {
+        return;
+    }
     if STATE.compare_exchange(NONE, RUNNING, SeqCst, Relaxed).is_err() {
+        return;
+    }
+    // First, because the filter may not allow the calls below.
+    if CONFINED.load(SeqCst) {
+        // No message: the program may not expect one on its standard error.
+        STATE.store(REFUSED, Release);
         return;
     }
     if BARRED.load(SeqCst) != 0 || !is_this_process() {
         STATE.store(NONE, Release);
-        return;
-    }
-    if CONFINED.load(SeqCst) {
-        // No message: the program may not expect one on its standard error.
-        STATE.store(REFUSED, Release);
         return;
     }
     // A sanitizer's runtime must know every thread, so it gets an ordinary one.
@@ -205,8 +214,14 @@ fn start() {
         Ok(()) => {}
         Err(NotStarted::Exiting) => STATE.store(NONE, Release),
         Err(NotStarted::Refused(error)) => {
-            STATE.store(REFUSED, Release);
-            print_line(format_args!("{}; error {error}", messages::NO_CONTROLLER_THREAD));
+            // The limit on threads or memory may leave room later.
+            let is_lasting = ![libc::EAGAIN, libc::ENOMEM].contains(&error);
+            TRY_AGAIN_AT.store(Native::now() + TRY_AGAIN_AFTER_NS, Relaxed);
+            STATE.store(if is_lasting { REFUSED } else { NONE }, Release);
+            static IS_KNOWN: AtomicBool = AtomicBool::new(false);
+            if !IS_KNOWN.swap(true, Relaxed) {
+                print_line(format_args!("{}; error {error}", messages::NO_CONTROLLER_THREAD));
+            }
         }
     }
 }
@@ -238,13 +253,9 @@ pub fn is_filtered() -> bool {
     const YES: u32 = 2;
     static FILTERED: AtomicU32 = AtomicU32::new(UNKNOWN);
     if FILTERED.load(Relaxed) == UNKNOWN {
-        let mut text = [0; 4096];
-        let len = File::open(c"/proc/self/status")
-            .and_then(|file| file.read_into(&mut text))
-            .unwrap_or(0);
-        let line = b"\nSeccomp:\t";
-        let mode = text[..len].windows(line.len() + 1).find(|window| window.starts_with(line));
-        let filtered = mode.is_none_or(|window| window[line.len()] != b'0');
+        let mode =
+            File::open(c"/proc/self/status").and_then(|file| file.byte_after(b"\nSeccomp:\t"));
+        let filtered = mode != Some(b'0');
         FILTERED.store(if filtered { YES } else { NO }, Relaxed);
     }
     FILTERED.load(Relaxed) == YES
@@ -262,6 +273,7 @@ pub fn confine() -> bool {
     Native::generation(); // the child of a bare `clone` has state of its own from here on
     let is_this_process = is_this_process();
     if is_this_process {
+        affinity::processors(); // the filter may not allow the call later
         CONFINED.store(true, SeqCst);
         slice::confine();
         without_controller(|| ());

@@ -18,6 +18,8 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
+use syscalls::Sysno;
+
 use super::controller;
 use crate::primitive::{Generation, Native};
 
@@ -82,11 +84,18 @@ fn begin() -> u32 {
     let before = LATEST.load(Relaxed);
     if before == NEW {
         // Several threads may do this at once, to the same effect.
-        let page = core::ptr::from_ref(&PROCESS_STATE).cast_mut().cast();
+        let page = core::ptr::from_ref(&PROCESS_STATE).cast_mut();
+        // An emulator may accept any advice and ignore it, as QEMU's user mode up to 7.2 does.
+        // SAFETY: no kernel knows this advice.
+        let accepts_all = unsafe { syscalls::syscall!(Sysno::madvise, page, PAGE, -1_i32) }.is_ok();
+        // The kernel would clear the whole of a larger page, with other data.
+        // SAFETY: `sysconf` has no preconditions.
+        let has_own_page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } == PAGE as i64;
         // SAFETY: the page holds no other data, and the advice only affects children.
-        let advised =
-            unsafe { rustix::mm::madvise(page, PAGE, rustix::mm::Advice::LinuxWipeOnFork) };
-        IS_CLEARED.store(advised.is_ok(), Relaxed);
+        let advise = || unsafe {
+            rustix::mm::madvise(page.cast(), PAGE, rustix::mm::Advice::LinuxWipeOnFork)
+        };
+        IS_CLEARED.store(!accepts_all && has_own_page && advise().is_ok(), Relaxed);
     }
     if generation.compare_exchange(NEW, BEGINNING, Acquire, Relaxed).is_err() {
         loop {

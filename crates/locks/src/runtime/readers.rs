@@ -4,10 +4,10 @@
 //! row in its thread-local state, which a `fork` copies, so the forking thread's holds are its own
 //! in the child. A thread id would change.
 
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicU64, AtomicUsize};
 
-use super::affinity::Processors;
+use super::affinity;
 use super::fork::PROCESS_STATE;
 use super::thread_state;
 use crate::contention::visible::{Row, VisibleReaders};
@@ -45,25 +45,12 @@ impl VisibleReaders for Native {
     }
 
     fn runs_in_parallel() -> bool {
-        processors() > 1
+        affinity::processors() > 1
     }
 
     fn is_crowded() -> bool {
-        Self::rows().len() > processors()
+        Self::rows().len() > affinity::processors()
     }
-}
-
-/// Number of processors that the process may use. Counted once: a process that is confined to one
-/// processor later keeps its locks' biases, which then gain nothing.
-fn processors() -> usize {
-    const UNKNOWN: usize = 0;
-    static PROCESSORS: AtomicUsize = AtomicUsize::new(UNKNOWN);
-    let mut known = PROCESSORS.load(Relaxed);
-    if known == UNKNOWN {
-        known = Processors::of(0).map_or(1, |own| own.count() as usize);
-        PROCESSORS.store(known, Relaxed);
-    }
-    known
 }
 
 /// Drops the published holds of the parent's other threads. For a fork handler in the child, which

@@ -49,8 +49,8 @@ impl Wait<'_> {
     /// Polls for a while. Returns the time of the signal, if it came.
     #[inline]
     fn poll(&self, begin: u64, deadline: Option<Deadline>) -> Option<u64> {
-        let deadline = deadline.map_or(u64::MAX, Deadline::next_look);
-        let end = deadline.min(begin + LONGEST_POLL_NS);
+        let longest = begin + LONGEST_POLL_NS;
+        let end = deadline.map_or(longest, |it| Native::expected(it.for_locks()).min(longest));
         let is_done = || self.node.is_signalled();
         event::poll(Native::context(), begin, end, is_done)
     }

@@ -24,7 +24,7 @@ use crate::real;
 use crate::route::Route;
 use crate::stats::{self, Kind as Recorded};
 use crate::strategy;
-use crate::time::{Clock, Deadline, attempts};
+use crate::time::{Clock, Deadline};
 
 #[repr(C)]
 pub(crate) struct Mutex {
@@ -197,8 +197,8 @@ impl Mutex {
 
     #[inline(never)]
     fn wait_by_default_until(&self, deadline: Deadline) -> bool {
-        let attempt = |look| self.acquire_default(look);
-        profile::wait(self.waited(&|| self.request()), || attempts(Some(deadline), attempt)).held
+        let attempt = || self.acquire_default(Some(deadline.for_locks()));
+        profile::wait(self.waited(&|| self.request()), attempt).held
     }
 
     #[inline(always)]
@@ -215,7 +215,7 @@ impl Mutex {
     fn wait_by_pair(&self, route: Route, until: Option<Deadline>) -> bool {
         let (pair, begin) = (self.begin_wait(), stats::now());
         let acquired = profile::wait(self.waited(&|| self.request()), || {
-            attempts(until, |deadline| (pair.acquire)(self.words(), deadline))
+            (pair.acquire)(self.words(), until.map(Deadline::for_locks))
         });
         if acquired.held {
             self.count_acquired(route, Some((begin, acquired.wait.sleeps)));

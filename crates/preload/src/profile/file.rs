@@ -15,7 +15,7 @@ use unconvoy_profile::Profile;
 use unconvoy_profile::layout::{MAGIC, VERSION};
 
 use crate::chosen::pair;
-use crate::output;
+use crate::{identity, output};
 
 use super::{shared, stack};
 
@@ -50,7 +50,7 @@ impl<'a> Path<'a> {
         append(path)?;
         if output::is_descendant() {
             append(".")?;
-            append(number.format(std::process::id()))?;
+            append(number.format(identity::process()))?;
         }
         (length < PATH_MAX).then_some(Path(bytes))
     }
@@ -197,7 +197,7 @@ fn fill_header(profile: &Profile, room: &mut [u8; PATH_MAX], is_of_libc: bool) {
         text(&header.load, pair().load.as_bytes());
     }
     header.version.store(VERSION, Relaxed);
-    header.pid.store(std::process::id(), Relaxed);
+    header.pid.store(identity::process(), Relaxed);
     header.size.store(SIZE as u64, Relaxed);
     header.unwinds.store(u32::from(stack::unwinds()), Relaxed);
     header.begin_unix_ns.store(native::clock(libc::CLOCK_REALTIME), Relaxed);

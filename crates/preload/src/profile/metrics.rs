@@ -30,7 +30,7 @@ use super::exposition::{Seconds, Value};
 use super::{classes, estimate, state};
 use crate::chosen::pair;
 use crate::variables::{absolute, read_milliseconds, variable};
-use crate::{message, output};
+use crate::{identity, message, output};
 
 /// Longest path, with its terminating zero, as in the kernel.
 const PATH_MAX: usize = 4096;
@@ -226,7 +226,7 @@ fn name_file(room: &mut [u8; PATH_MAX], path: &str, end: &str) -> (usize, usize)
     let mut stem = append(&path[..dot]);
     if output::is_descendant() {
         append(".");
-        stem = append(number.format(std::process::id()));
+        stem = append(number.format(identity::process()));
     }
     append(&path[dot..]);
     append(end);

@@ -12,7 +12,7 @@ use unconvoy_profile::Profile;
 use super::section::Section;
 use super::{ask, ended, file, metrics, modules, origin, page, stack, state};
 use crate::variables::{absolute, read_milliseconds, variable};
-use crate::{message, output};
+use crate::{identity, message, output};
 
 /// The file's path, for a process that creates its file later. The program may have changed its
 /// environment by then.
@@ -179,7 +179,7 @@ pub(crate) fn confine() {
 /// Completes the file when the process exits.
 pub(crate) fn end() {
     let Some(profile) = state::get() else { return };
-    if profile.header.pid.load(Relaxed) != std::process::id() {
+    if profile.header.pid.load(Relaxed) != identity::process() {
         return; // the child of a system call that `after_fork` does not learn of
     }
     ended::record_kept();

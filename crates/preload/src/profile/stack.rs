@@ -22,8 +22,8 @@ use unconvoy_profile::Profile;
 use unconvoy_profile::layout::DEPTH;
 
 use super::{modules, state};
-use crate::caller;
 use crate::real::stand_in;
+use crate::{caller, real};
 
 /// Whether the unwinder may be called: [`UNKNOWN`], [`YES`], or [`NO`] for good.
 static UNWINDS: AtomicU32 = AtomicU32::new(UNKNOWN);
@@ -178,7 +178,8 @@ fn before_registration() {
     }
 }
 
-/// Whether the loaded libgcc refers to `_dl_find_object`.
+/// Whether the unwinder is the loaded libgcc's, and that refers to `_dl_find_object`. Other
+/// libraries have unwinders that take locks, such as libunwind.
 fn is_lock_free() -> bool {
     unsafe extern "C" fn visit(
         info: *mut libc::dl_phdr_info,
@@ -191,7 +192,8 @@ fn is_lock_free() -> bool {
             if name.is_null() || !CStr::from_ptr(name).to_bytes().ends_with(b"/libgcc_s.so.1") {
                 return 0;
             }
-            *found.cast::<bool>() = imports(&*info, c"_dl_find_object");
+            let is_called = real::object(caller::unwinder()).addr() == (*info).dlpi_addr as usize;
+            *found.cast::<bool>() = is_called && imports(&*info, c"_dl_find_object");
         }
         1
     }

@@ -21,7 +21,7 @@ use crate::profile::{self, Waited};
 use crate::route::Route;
 use crate::stats::{self, Kind as Recorded};
 use crate::strategy;
-use crate::time::{Clock, Deadline, attempts};
+use crate::time::{Clock, Deadline};
 
 /// A `pthread_rwlock_t`, as this library uses it.
 #[repr(C)]
@@ -232,7 +232,8 @@ impl RwLock {
         let request = || _ = self.word().set_parked_bit();
         let begin = stats::now();
         let acquired = profile::wait(self.waited(share != Share::Write, &request), || {
-            attempts(until, |look| (self.begin_wait().acquire_shared)(self.biased(), share, look))
+            let until = until.map(Deadline::for_locks);
+            (self.begin_wait().acquire_shared)(self.biased(), share, until)
         });
         if !acquired.held {
             return ETIMEDOUT;

@@ -7,6 +7,7 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use unconvoy_locks::catalogue::strategy::{Segment, module_identity};
+use unconvoy_locks::primitive::native::symbol::look_up;
 
 /// A loaded module.
 pub(super) struct Module {
@@ -38,8 +39,7 @@ static FIND_OBJECT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Looks the function up that [`at`] needs; false if libc has none.
 pub(super) fn begin() -> bool {
-    // SAFETY: only looks up a name.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
+    let found = look_up(libc::RTLD_DEFAULT, c"_dl_find_object");
     FIND_OBJECT.store(found, Relaxed);
     !found.is_null()
 }

@@ -8,6 +8,8 @@
  *   long-waits       processor time of threads whose waits are long
  *   failed-calls     a futex call that wakes or requeues a sleeping thread fails
  *   real-time        a waiter times out while it has preempted a signaller of lower priority
+ *   place            a thread that waits for a mutex until a time on the realtime clock keeps its
+ *                    place in the queue for longer than a second
  */
 #include "check.h"
 
@@ -446,13 +448,41 @@ static void real_time(void)
 	pthread_join(signaller, NULL);
 }
 
+static pthread_mutex_t queued = PTHREAD_MUTEX_INITIALIZER;
+static int served[2], served_count;
+
+static void *wait_until(void *number)
+{
+	struct timespec deadline = after_ms(CLOCK_REALTIME, 60000);
+	if (pthread_mutex_timedlock(&queued, &deadline) == 0) {
+		served[served_count++] = *(int *)number;
+		pthread_mutex_unlock(&queued);
+	}
+	return NULL;
+}
+
+static void place(void)
+{
+	pthread_t waiters[2];
+	int numbers[2] = { 1, 2 };
+	pthread_mutex_lock(&queued);
+	for (int i = 0; i < 2; i++) {
+		thread_create(&waiters[i], NULL, wait_until, &numbers[i]);
+		sleep_ms(700);
+	}
+	pthread_mutex_unlock(&queued);
+	for (int i = 0; i < 2; i++)
+		pthread_join(waiters[i], NULL);
+	CHECK_VALUE(true, served[0] == 1 && served[1] == 2, "the first waiter is served first");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } MODES[] = {
 		{ "silent-signals", silent_signals }, { "free-mutex", free_mutex },
 		{ "cancelled", cancelled }, { "timed-out", timed_out },
 		{ "long-waits", long_waits }, { "failed-calls", failed_calls },
-		{ "real-time", real_time },
+		{ "real-time", real_time }, { "place", place },
 	};
 	check_start();
 	for (size_t i = 0; i < LENGTH(MODES); i++) {

@@ -6,6 +6,8 @@ pub mod probe;
 #[doc(hidden)]
 pub mod slice;
 #[doc(hidden)]
+pub mod symbol;
+#[doc(hidden)]
 pub mod transaction;
 #[doc(hidden)]
 pub mod umwait;
@@ -77,10 +79,31 @@ impl Atomics for Native {
     }
 }
 
+/// Marks a deadline as a time on the realtime clock, which may be set while a thread waits. Neither
+/// clock reaches this bit before the year 2262.
+#[doc(hidden)]
+pub const REALTIME: u64 = 1 << 63;
+
+/// Nanoseconds until a deadline with the mark passes, unless the clock is set.
+#[cold]
+fn left_until(marked: u64) -> u64 {
+    (marked - REALTIME).saturating_sub(clock(libc::CLOCK_REALTIME))
+}
+
 impl Clock for Native {
     #[inline]
     fn now() -> u64 {
         clock(libc::CLOCK_MONOTONIC)
+    }
+
+    #[inline(always)]
+    fn has_passed(deadline: u64, now: u64) -> bool {
+        if deadline < REALTIME { now >= deadline } else { left_until(deadline) == 0 }
+    }
+
+    #[inline(always)]
+    fn expected(deadline: u64) -> u64 {
+        if deadline < REALTIME { deadline } else { Self::now() + left_until(deadline) }
     }
 }
 
@@ -101,15 +124,18 @@ impl Monitor for Native {
 
 impl Parking for Native {
     fn park(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
-        probe::sleep(core::ptr::from_ref(word).addr(), deadline.unwrap_or(0));
+        probe::sleep(core::ptr::from_ref(word).addr(), deadline.map_or(0, Self::expected));
+        let is_realtime = deadline.is_some_and(|ns| ns >= REALTIME);
         // An absolute deadline stays valid across spurious wake-ups. Every error means "check
         // again", which callers do.
-        let deadline = deadline.map(|ns| futex::Timespec {
+        let deadline = deadline.map(|ns| ns & !REALTIME).map(|ns| futex::Timespec {
             tv_sec: (ns / 1_000_000_000) as _,
             tv_nsec: (ns % 1_000_000_000) as _,
         });
         let any = core::num::NonZeroU32::MAX;
-        let _ = futex::wait_bitset(word, futex::Flags::PRIVATE, expected, deadline.as_ref(), any);
+        let mut flags = futex::Flags::PRIVATE;
+        flags.set(futex::Flags::CLOCK_REALTIME, is_realtime);
+        let _ = futex::wait_bitset(word, flags, expected, deadline.as_ref(), any);
     }
 
     fn unpark(word: *const AtomicU32, count: u32) {

@@ -24,6 +24,7 @@ use core::sync::atomic::{AtomicI32, AtomicIsize, AtomicU8, AtomicU32, compiler_f
 use syscalls::{Sysno, syscall};
 
 use super::messages;
+use super::symbol::look_up;
 
 /// `PR_RSEQ_SLICE_EXTENSION`.
 const SLICE_EXTENSION: usize = 79;
@@ -78,11 +79,8 @@ static OFFSET: AtomicIsize = AtomicIsize::new(0);
 /// Through `dlsym`: a direct reference would keep this object from loading under a C library that
 /// predates the symbols.
 fn find() -> Result<(), Support> {
-    // SAFETY: the names are NUL-terminated.
-    let [offset, size] = unsafe {
-        [c"__rseq_offset", c"__rseq_size"]
-            .map(|name| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()))
-    };
+    let [offset, size] =
+        [c"__rseq_offset", c"__rseq_size"].map(|name| look_up(libc::RTLD_DEFAULT, name));
     if !cfg!(target_arch = "x86_64") || offset.is_null() || size.is_null() {
         return Err(Support::NoArea);
     }

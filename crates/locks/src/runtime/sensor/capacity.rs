@@ -6,7 +6,7 @@
 //!
 //! As in the sensors, code here does not allocate, panic or use thread-local storage.
 
-use super::super::affinity::Processors;
+use super::super::affinity::{self, Processors};
 use super::file::File;
 use super::{cgroup, threads};
 
@@ -14,7 +14,7 @@ use super::{cgroup, threads};
 const EVERY_NS: u64 = 1_000_000_000;
 
 /// Greatest number of threads whose masks are read.
-const MAX_MASKS: usize = 256;
+const MAX_MASKS: usize = 2048;
 
 /// The capacity at the last update.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -80,7 +80,7 @@ fn affinity(each: impl FnOnce(&mut dyn FnMut(u32))) -> u32 {
         }
     });
     match union.count() {
-        0 => Processors::of(0).map_or(0, |own| own.count()),
+        0 => affinity::count().unwrap_or(0),
         count => count,
     }
 }

@@ -54,6 +54,26 @@ impl File {
     pub(crate) fn read_into(&self, buffer: &mut [u8]) -> Option<usize> {
         rustix::io::pread(self.borrow(), buffer, 0).ok()
     }
+
+    /// The byte after the first occurrence of `text`, whose first byte occurs in it only once.
+    /// Needs little stack, unlike a buffer for the file.
+    pub(crate) fn byte_after(&self, text: &[u8]) -> Option<u8> {
+        let (mut buffer, mut at, mut matched) = ([0; 128], 0, 0);
+        loop {
+            let length = rustix::io::pread(self.borrow(), &mut buffer, at).ok()?;
+            if length == 0 {
+                return None;
+            }
+            for &byte in &buffer[..length] {
+                match text.get(matched) {
+                    None => return Some(byte),
+                    Some(&next) if next == byte => matched += 1,
+                    Some(_) => matched = usize::from(byte == text[0]),
+                }
+            }
+            at += length as u64;
+        }
+    }
 }
 
 /// A file that is read repeatedly.
