@@ -1,6 +1,7 @@
 //! A figure or table, and how to make it.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use unconvoy_measure::chart::panel::Panel;
 use unconvoy_measure::record::Record;
@@ -135,11 +136,27 @@ impl Simulated {
     /// A number that changes with any parameter of any cell, but not with the seed. Results of a
     /// plan with another fingerprint are those of another experiment.
     pub fn fingerprint(&self, size: Size) -> String {
-        // FNV-1a, which is the same in every build. The record keeps it.
-        let text = format!("{:?}", self.cells(size, 0));
-        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+        fingerprint(format!("{:?}", self.cells(size, 0)).as_bytes())
     }
+}
+
+/// FNV-1a, which is the same in every build: records keep fingerprints.
+fn fingerprint(bytes: &[u8]) -> String {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    format!("{:016x}", bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+/// A number that changes with the code of this program, and so with its locks and its simulator.
+///
+/// # Errors
+///
+/// The program's file cannot be read.
+pub fn build() -> anyhow::Result<String> {
+    static BUILD: OnceLock<String> = OnceLock::new();
+    if BUILD.get().is_none() {
+        let _ = BUILD.set(fingerprint(&std::fs::read("/proc/self/exe")?));
+    }
+    Ok(BUILD.get().cloned().unwrap_or_default())
 }
 
 /// Draws a panel from a record. Takes the legend's names so far, and adds new ones.

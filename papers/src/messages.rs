@@ -21,7 +21,7 @@ pub(crate) fn figures_failed(names: &[&str]) -> String {
 /// `--resume` found results of other cells, or of another simulator.
 pub(crate) fn record_of_another_plan(name: &str, record: &Path) -> String {
     format!(
-        "{name}: {} has other points or is of another version; simulating all again",
+        "{name}: {} has other points or is of another build; simulating all again",
         record.display()
     )
 }

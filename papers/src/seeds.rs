@@ -59,6 +59,9 @@ pub struct Stored {
     /// Fingerprint of the cells; see [`crate::figure::Simulated::fingerprint`].
     #[serde(default)]
     pub plan: Option<String>,
+    /// Fingerprint of the program that simulated it; see [`crate::figure::build`].
+    #[serde(default)]
+    pub build: Option<String>,
     /// Whether the results are of a quick version.
     #[serde(default)]
     pub quick: bool,
@@ -187,7 +190,7 @@ pub struct Judged {
     pub claim: String,
     /// The median and, with several seeds, the smallest and the largest number.
     pub found: String,
-    /// Whether the median is within the bounds.
+    /// Whether the median is within the bounds, and no seed that was simulated lacks a number.
     pub holds: bool,
     /// The bounds; null if there is none.
     pub bounds: (Option<f64>, Option<f64>),
@@ -228,6 +231,8 @@ pub fn judged(simulated: &Simulated, seeds: &[(u64, Vec<Result>)]) -> Vec<Judged
     let judge = |(place, first): (usize, &Claim)| {
         let of_claim = || of_seeds.iter().filter_map(|claims| claims.get(place));
         let numbers: Vec<Option<f64>> = of_claim().map(|claim| claim.number).collect();
+        let mut of_each = seeds.iter().zip(&numbers);
+        let lacks_one = of_each.any(|((_, results), it)| !results.is_empty() && it.is_none());
         let spread = Spread::of(numbers.iter().copied().flatten());
         let whole = Claim { number: spread.map(|spread| spread.median), ..first.clone() };
         let found = match spread {
@@ -238,7 +243,7 @@ pub fn judged(simulated: &Simulated, seeds: &[(u64, Vec<Result>)]) -> Vec<Judged
         Judged {
             claim: first.words.clone(),
             found,
-            holds: whole.holds(),
+            holds: whole.holds() && !lacks_one,
             bounds: (finite(*first.bounds.start()), finite(*first.bounds.end())),
             numbers,
             seeds_that_hold: of_claim().filter(|claim| claim.holds()).count(),

@@ -76,6 +76,8 @@ fn seed_without_results_does_not_dispute_a_claim() {
     let judged = judged(&FIGURE, &seeds);
     assert!(judged[0].holds && !judged[0].is_disputed(), "{:?}", judged[0]);
     assert_eq!(judged[0].numbers[2], None);
+    seeds[2].1.push(result("a", 1.0, 1.0));
+    assert!(!super::judged(&FIGURE, &seeds)[0].holds, "it lacks what the claim compares with");
     let none = super::judged(&FIGURE, &[(1, Vec::new())]);
     assert!(!none[0].holds && none[0].found == "not simulated");
 }
@@ -139,6 +141,7 @@ fn merged_seed_comes_from_the_record_that_has_its_results() {
         seed: seeds[0].0,
         seeds: seeds.iter().map(|&(seed, _)| seed).collect(),
         plan: None,
+        build: None,
         quick: false,
         complete: false,
         failures: Vec::new(),

@@ -15,7 +15,7 @@ use unconvoy_measure::statistics::Spread;
 use unconvoy_sim::grid::{Cell, Ended, Result};
 use unconvoy_sim::points::{finish, simulate};
 
-use crate::figure::{Figure, Simulated};
+use crate::figure::{self, Figure, Simulated};
 use crate::messages;
 use crate::plan::Size;
 use crate::record_text;
@@ -62,6 +62,9 @@ struct Record<'a> {
     figure: &'a str,
     /// Fingerprint of the cells; null if the record was made from others.
     plan: Option<&'a str>,
+    /// Fingerprint of the program that simulated them, unless there were several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    build: Option<&'a str>,
     /// Whether the results are of a quick version.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     quick: bool,
@@ -89,6 +92,7 @@ struct SoFar<'a> {
     complete: bool,
     unconvoy: String,
     plan: Option<String>,
+    build: Option<String>,
     quick: bool,
 }
 
@@ -124,6 +128,7 @@ pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result
         complete: false,
         unconvoy: env!("CARGO_PKG_VERSION").to_string(),
         plan: Some(plan),
+        build: Some(figure::build()?),
         quick: how.size == Size::Reduced,
     });
     let mut ended = Ended { complete: true, ..Ended::default() };
@@ -188,6 +193,10 @@ pub fn redraw(
         complete: sources.iter().all(|source| source.complete),
         unconvoy: first.unconvoy.clone(),
         plan: first.plan.clone(),
+        build: first
+            .build
+            .clone()
+            .filter(|build| sources.iter().all(|it| it.build.as_ref() == Some(build))),
         quick: stored.iter().any(|stored| stored.quick),
     };
     so_far.write(base, &with_suffix(base, ".json"))
@@ -219,12 +228,15 @@ fn usable(figure: &Figure, json: &Path, plan: &str, seeds: &[u64]) -> Option<Sto
     is_usable.then_some(stored)
 }
 
-/// Whether a record is of the same plan and version. A record from before records named their plan
-/// cannot be extended, but is kept if nothing is missing.
+/// Whether a record is of the same plan and version, and of this build if something is missing:
+/// another build may have other locks. A record from before records named plan and build cannot be
+/// extended, but is kept if nothing is missing.
 fn is_usable(figure: &Figure, stored: &Stored, plan: &str, seeds: &[u64]) -> bool {
+    let is_of_build = || figure::build().is_ok_and(|build| stored.build == Some(build));
     stored.figure == short_name(figure)
         && stored.unconvoy == env!("CARGO_PKG_VERSION")
-        && stored.plan.as_ref().map_or_else(|| stored.has_all(seeds), |known| known == plan)
+        && stored.plan.as_ref().is_none_or(|known| known == plan)
+        && (stored.has_all(seeds) || stored.plan.is_some() && is_of_build())
 }
 
 fn is_of(result: &Result, cell: &Cell) -> bool {
@@ -250,6 +262,7 @@ impl SoFar<'_> {
             seconds: None,
             figure: short_name(self.figure),
             plan: self.plan.as_deref(),
+            build: self.build.as_deref(),
             quick: self.quick,
             complete: self.complete,
             failures: &self.failures,

@@ -28,6 +28,7 @@ pub mod experiment;
 pub mod grid;
 mod libc_rwlock;
 pub mod machine;
+pub mod machine_file;
 mod messages;
 mod mutex;
 pub mod outcome;

@@ -73,6 +73,10 @@ pub(crate) fn time_of_zero(line: usize, table: &str, key: &str) -> String {
     format!("line {line}: {table}.{key} is 0; use at least 1")
 }
 
+pub(crate) fn value_too_large(line: usize, table: &str, key: &str, most: i64) -> String {
+    format!("line {line}: {table}.{key} is too large; use at most {most}")
+}
+
 pub(crate) fn mwait_exit_too_long(line: usize, most: u64) -> String {
     format!("line {line}: memory.mwait_exit_ns is too long; use at most {most} (1 ms)")
 }
@@ -226,8 +230,16 @@ pub(crate) fn no_acquired_lock(path: &Path) -> String {
 
 // Simulations.
 
+pub(crate) fn other_thread_counts() -> &'static str {
+    "rows with other thread counts than those of --threads"
+}
+
 pub(crate) fn no_memory() -> &'static str {
     "not enough memory for the simulated machine"
+}
+
+pub(crate) fn not_transactional(workload: &str) -> String {
+    format!("the sections of {workload} cannot run as transactions; use another lock")
 }
 
 pub(crate) fn no_transactions(machine: &str) -> String {
@@ -299,6 +311,7 @@ mod tests {
             count_too_large(4096),
             too_many_contexts(65_536, 4096),
             time_of_zero(3, "scheduler", "tick_ns"),
+            value_too_large(17, "memory", "memory_ns", 3_600_000_000_000),
             mwait_exit_too_long(19, 1_000_000),
             columns_of_dispatch().into(),
             dispatch_range("tqexp", 60, 0, 59),
@@ -326,8 +339,10 @@ mod tests {
             no_throughput(record),
             not_a_lock_record(Path::new("stats.json")),
             no_acquired_lock(Path::new("stats.json")),
+            other_thread_counts().into(),
             no_memory().into(),
             no_transactions("niagara2-64"),
+            not_transactional("hashtable"),
             no_shared_lock("solaris"),
             hang(1_000_000, "  worker: Wait, Blocked on 0x40, context 3, Work(0)"),
             stopped().into(),

@@ -230,6 +230,9 @@ pub fn simulate_under(
     if point.lock == pair::TRANSACTIONAL && point.machine.transactions.is_none() {
         bail!(messages::no_transactions(&point.machine.name));
     }
+    if point.lock == pair::TRANSACTIONAL && !point.workload.can_be_transactional() {
+        bail!(messages::not_transactional(&point.workload.name));
+    }
     if point.workload.has_shared_lock() && !pair.has_shared() {
         bail!(messages::no_shared_lock(&point.lock));
     }

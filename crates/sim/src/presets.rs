@@ -7,9 +7,10 @@ use anyhow::{Context as _, anyhow};
 use unconvoy::primitive::native::umwait;
 use unconvoy_measure::input;
 
+use crate::machine_file::parse;
 use crate::messages;
 use crate::parameters::{
-    Count, Memory, Order, Parameters, Policy, Scheduler, Topology, Transactions, parse,
+    Count, Memory, Order, Parameters, Policy, Scheduler, Topology, Transactions,
 };
 use crate::quantiles::Quantiles;
 

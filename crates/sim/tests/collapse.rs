@@ -4,13 +4,14 @@
 //! when the processors tick and how often they balance decide how many hand-overs follow one
 //! another. Without these, the simulation was wrong by up to four orders of magnitude.
 
+use unconvoy_sim::machine_file;
 use unconvoy_sim::outcome::{self, Point, Stop};
-use unconvoy_sim::parameters::{self, Parameters};
+use unconvoy_sim::parameters::Parameters;
 use unconvoy_sim::workload::bench_counter;
 
 /// The calibration of the machine that the numbers below were measured on.
 fn machine() -> Parameters {
-    parameters::parse(include_str!("../../../docs/records/overload/machine.toml"))
+    machine_file::parse(include_str!("../../../docs/records/overload/machine.toml"))
         .expect("a machine file")
 }
 

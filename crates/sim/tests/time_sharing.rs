@@ -6,8 +6,9 @@ use std::rc::Rc;
 
 use unconvoy_sim::dispatch::{Dispatch, Level};
 use unconvoy_sim::machine::{self, Counts};
+use unconvoy_sim::machine_file::parse;
 use unconvoy_sim::pair;
-use unconvoy_sim::parameters::{Order, Parameters, parse};
+use unconvoy_sim::parameters::{Order, Parameters};
 use unconvoy_sim::presets;
 use unconvoy_sim::simulation::Simulation;
 use unconvoy_sim::workload;

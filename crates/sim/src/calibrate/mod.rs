@@ -413,7 +413,7 @@ fn load_of_others(length: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parameters;
+    use crate::machine_file;
 
     #[test]
     fn calibration_of_host_is_valid_machine_file() {
@@ -425,7 +425,7 @@ mod tests {
         .expect("the step never fails");
         let text = to_toml(&calibration, "Some machine.");
         println!("{text}");
-        let again = parameters::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let again = machine_file::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(again, calibration.machine);
         assert_eq!((seen, calibration.quantities.len()), (steps(), steps()), "{text}");
         let (memory, scheduler) = (again.memory, again.scheduler);

@@ -5,8 +5,9 @@ use std::path::Path;
 use unconvoy_measure::output::{can_write, complain, print, write};
 
 use crate::grid::{Cell, Ended};
+use crate::messages;
 use crate::points::{finish, simulate, write_json};
-use crate::validate::{Options, Validation};
+use crate::validate::{Options, Report, Validation};
 
 /// Simulates the recorded rows, restricted to `threads` unless that is empty, and prints the
 /// report.
@@ -27,14 +28,25 @@ pub(super) fn run(
     let is_asked = |cell: &Cell| threads.is_empty() || threads.contains(&(cell.x as u32));
     let cells: Vec<Cell> = validation.cells(options).into_iter().filter(is_asked).collect();
     let keep = |ended: &Ended| {
-        let report = validation.report(ended, options);
+        let report = reported(validation, ended, options, threads);
         json.map_or(Ok(()), |path| write_json(path, &report))
     };
     let ended = simulate(jobs, &cells, &keep)?;
-    let text = validation.report(&ended, options).markdown();
+    let text = reported(validation, &ended, options, threads).markdown();
     if let Some(path) = markdown {
         write(path, &text)?;
     }
     print(&text)?;
     finish(&ended)
+}
+
+fn reported<'a>(
+    validation: &'a Validation,
+    ended: &'a Ended,
+    options: Options,
+    threads: &[u32],
+) -> Report<'a> {
+    let mut report = validation.report(ended, options);
+    report.left_out.extend((!threads.is_empty()).then(|| messages::other_thread_counts().into()));
+    report
 }

@@ -3,13 +3,14 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::machine;
 use crate::messages;
-use crate::outcome::{Point, Stop, advance};
+use crate::outcome::{Point, Stop, Stopped, advance};
 use crate::pair;
 use crate::parameters::Parameters;
 use crate::simulation::Simulation;
@@ -79,8 +80,8 @@ impl Bump {
         let mut counts = Vec::new();
         let end = begin + hold * self.targets.len() as u64;
         for time in (0..end).step_by(SAMPLE_NS as usize) {
-            if time % 1_000_000 < SAMPLE_NS {
-                advance(&mut simulation, time, time, stop)?;
+            if time % 1_000_000 < SAMPLE_NS && stop.load(Ordering::Relaxed) {
+                bail!(Stopped);
             }
             simulation.run(time)?;
             counts.push((time, self.threads - control.slots.sleeping()));

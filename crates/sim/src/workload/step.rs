@@ -35,6 +35,12 @@ impl Workload {
     pub(crate) fn has_shared_lock(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::Lookup { .. }))
     }
+
+    /// Whether its sections can run as transactions: they change only the machine's memory, and end
+    /// by themselves.
+    pub(crate) fn can_be_transactional(&self) -> bool {
+        !self.steps.iter().any(|step| matches!(step, Step::Clocked { .. } | Step::Table { .. }))
+    }
 }
 
 /// A step of a transaction. Times are in nanoseconds.

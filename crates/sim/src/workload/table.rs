@@ -291,7 +291,8 @@ impl Touch for Simulated<'_> {
 
     fn write(&mut self, key: u32) {
         let line = Self::line(key);
-        if self.table.seen[line].replace(self.bit()) != self.bit() || machine::in_transaction() {
+        let (seen, bit) = (self.table.seen[line].replace(self.bit()), self.bit());
+        if bit == 0 || seen != bit || machine::in_transaction() {
             machine::store(self.table.lines.address(line));
         }
     }

@@ -17,7 +17,7 @@
 //! Source: `usr/src/uts/common/disp/disp.c` of OpenSolaris and illumos.
 
 use super::class::{Place, Running, SECOND_NS, Second, Tick};
-use super::task::{Flight, State};
+use super::task::State;
 use super::{Scheduler, placement};
 use crate::machine::clock::Clock;
 use crate::machine::thread::NO_THREAD;
@@ -55,8 +55,8 @@ impl Scheduler {
         }
         self.arm_tick(context, clock);
         let (new, old) = (self.task(thread).priority(), self.task(running).priority());
-        if new == old && self.task(running).flight == Flight::YieldingPoll {
-            clock.schedule_resume(running, clock.now + self.parameters.yield_ns);
+        if new == old {
+            self.let_yield(running, clock);
         }
         (new > old).then_some(context)
     }
@@ -195,7 +195,9 @@ impl Scheduler {
         if clock.now < class.next_second {
             return Vec::new();
         }
-        class.next_second += SECOND_NS;
+        while clock.now >= class.next_second {
+            class.next_second += SECOND_NS;
+        }
         // Begin with another thread each time: among equals, the first wins (`ts_update_marker`).
         let count = self.queues.tasks.len() as u32;
         let first = self.random.u32(0..count.max(1));
