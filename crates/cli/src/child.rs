@@ -71,32 +71,46 @@ pub fn run_observed(
     interrupts: &Interrupts,
     started: impl FnOnce(u32),
 ) -> io::Result<Ended> {
+    let early = interrupts.take();
     let start = Instant::now();
     let child = command.spawn()?;
     started(child.id());
-    watch(child, start, timeout, interrupts)
+    watch(child, start, timeout, early, interrupts)
 }
 
+/// `early` is a signal that came before the program existed, which therefore did not get it.
 fn watch(
     mut child: Child,
     start: Instant,
     timeout: Option<Duration>,
+    early: Option<c_int>,
     interrupts: &Interrupts,
 ) -> io::Result<Ended> {
     let id = Pid::from_raw(child.id().cast_signed());
-    let mut why = None;
-    let mut deadline = match timeout {
-        Some(timeout) => Deadline::At(start + timeout, Signal::SIGTERM),
-        None => Deadline::Never,
+    let mut why = early.map(Why::Interrupted);
+    let mut deadline = match (early, timeout) {
+        (Some(number), _) => Deadline::At(start, signal(number)),
+        (None, Some(timeout)) => Deadline::At(start + timeout, Signal::SIGTERM),
+        (None, None) => Deadline::Never,
     };
+    let mut looked = Instant::now();
+    interrupts.take_continuation();
     loop {
+        // The time during which everything was stopped does not count.
+        let stopped = looked.elapsed();
+        if let (true, None, Deadline::At(until, _)) =
+            (interrupts.take_continuation(), why, &mut deadline)
+        {
+            *until += stopped;
+        }
+        looked = Instant::now();
         if let Some(status) = child.try_wait()? {
             // The signal may have ended both processes, which is not a failure of the program.
             let late = interrupts.take().map(Why::Interrupted);
             return Ok(Ended { status, wall: start.elapsed(), why: why.or(late) });
         }
         if let Some(number) = interrupts.take() {
-            let signal = Signal::try_from(number).unwrap_or(Signal::SIGTERM);
+            let signal = signal(number);
             deadline = match why {
                 // The program got the signal as well.
                 None if interrupts.is_from_terminal() => Deadline::Never,
@@ -125,6 +139,10 @@ fn watch(
         let _ = poll(&mut [PollFd::new(interrupts.wake(), PollFlags::POLLIN)], nap);
         interrupts.drain();
     }
+}
+
+fn signal(number: c_int) -> Signal {
+    Signal::try_from(number).unwrap_or(Signal::SIGTERM)
 }
 
 #[cfg(test)]

@@ -126,10 +126,23 @@ fn print_message(text: &str) {
     let _ = writeln!(std::io::stderr(), "unconvoy: {}", report::legible_lines(text));
 }
 
+/// Whether this process was started to ignore `signal`, as with nohup.
+fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: all-zero bytes are a `sigaction`, and without a new action the call only reads the
+    // present one.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
 /// Schedules until a signal ends it (`None`) or the kernel unloads the scheduler.
 fn run(arguments: &Arguments) -> anyhow::Result<Option<Ending>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    for signal in
+        [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().filter(|it| !is_ignored(*it))
+    {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     privilege::limit().context(messages::PRIVILEGE_NOT_LIMITED)?;

@@ -78,22 +78,25 @@ pub fn predict(args: &PredictArgs) -> anyhow::Result<u8> {
     };
     let analysis =
         Analysis::new(options.clone()).map_err(|error| Refusal::usage(error.to_string()))?;
+    let Some(file) = &args.analyse else {
+        // Before the outputs: an interrupt must not leave their unfinished files.
+        let interrupts = Interrupts::install()?;
+        let outputs = Outputs::check(args)?;
+        return if args.guest.kernel.is_some() {
+            kernel::profile(args, analysis, &options, outputs, &interrupts)
+        } else {
+            run_twice(args, analysis, &options, outputs, &interrupts)
+        };
+    };
     let mut outputs = Outputs::check(args)?;
-    match &args.analyse {
-        Some(file) => {
-            let trace = Trace::read(trace::open(file)?, analysis, None);
-            if let Some(why) = &trace.cut_off {
-                // A report of the part before the error would look like a report of the whole
-                // trace.
-                anyhow::bail!("{}: {why}", file.display());
-            }
-            let names = Names::new(Images::new(&trace.mappings));
-            let report = analysed(&trace, &names, &options);
-            outputs.write(&report, args.top)
-        }
-        None if args.guest.kernel.is_some() => kernel::profile(args, analysis, &options, outputs),
-        None => run_twice(args, analysis, &options, outputs),
+    let trace = Trace::read(trace::open(file)?, analysis, None);
+    if let Some(why) = &trace.cut_off {
+        // A report of the part before the error would look like a report of the whole trace.
+        anyhow::bail!("{}: {why}", file.display());
     }
+    let names = Names::new(Images::new(&trace.mappings));
+    let report = analysed(&trace, &names, &options);
+    outputs.write(&report, args.top)
 }
 
 /// Returns the report of a kept trace.
@@ -124,6 +127,7 @@ fn run_twice(
     analysis: Analysis,
     options: &Options,
     mut outputs: Outputs,
+    interrupts: &Interrupts,
 ) -> anyhow::Result<u8> {
     let program = &args.program[0];
     let path = executable::resolve(program);
@@ -135,12 +139,11 @@ fn run_twice(
     }
     let interposer = parts::interposer(environment::LIBRARY.name).map_err(Refusal::installation)?;
     let emulator = emulator()?;
-    let interrupts = Interrupts::install()?;
     let folder = output_file::temporary("unconvoy-syncchar-")?;
 
     let input = native::Input::remember();
     report_progress("running the program natively, for times");
-    let native = Native::run(args, &path, &interposer, folder.path(), &interrupts)?;
+    let native = Native::run(args, &path, &interposer, folder.path(), interrupts)?;
     let mut remarks = native.remarks.clone();
     let interrupted = |why: Option<Why>| match why {
         Some(Why::Interrupted(signal)) => Some(signal),
@@ -159,7 +162,7 @@ fn run_twice(
         report_progress("running the program emulated, for address sets");
         let keep = outputs.trace();
         let (ended, trace) =
-            emulator.run(args, &path, folder.path(), analysis, keep, &interrupts)?;
+            emulator.run(args, &path, folder.path(), analysis, keep, interrupts)?;
         stopped = interrupted(ended.why);
         remarks.extend(remarks::of_emulated(&ended, &trace, &native));
         if trace.context.is_none() && stopped.is_none() {

@@ -36,7 +36,11 @@ impl Cache {
         let users = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
         let name = format!("unconvoy/kernel-{:016x}", hasher.finish());
         let directory = users.map(|users| users.join(&name));
-        let usable = directory.filter(|directory| std::fs::create_dir_all(directory).is_ok());
+        let usable = directory.filter(|directory| {
+            let symbols = directory.join(SYMBOLS);
+            let can_write = || unconvoy_measure::output::check(&symbols).is_ok();
+            std::fs::create_dir_all(directory).is_ok() && (symbols.is_file() || can_write())
+        });
         let directory = usable.unwrap_or_else(|| otherwise.join(&name));
         std::fs::create_dir_all(&directory)?;
         Ok(Self { directory })

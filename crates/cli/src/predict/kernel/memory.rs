@@ -1,6 +1,8 @@
 //! Names of kernel addresses: a variable, a processor's copy of a per-CPU variable, a member of a
 //! slab object, or a page descriptor.
 
+use std::ops::Range;
+
 use super::btf::Btf;
 use super::symbols::Symbols;
 use crate::predict::trace::Object;
@@ -48,9 +50,8 @@ pub struct Memory<'a> {
 impl Memory<'_> {
     /// Names the variable at an address, and the processor if it is a per-CPU copy.
     pub fn variable(&self, address: u64, wants_lock: bool) -> Option<Name> {
-        let first = self.symbols.address("__per_cpu_start");
-        let last = self.symbols.address("__per_cpu_end");
-        if let (Some(first), Some(last)) = (first, last) {
+        let Range { start: first, end: last } = self.symbols.per_cpu();
+        if first < last {
             for (processor, apart) in self.per_cpu.iter().enumerate() {
                 let own = address.wrapping_sub(*apart);
                 if (first..last).contains(&own) {

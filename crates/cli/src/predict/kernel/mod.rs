@@ -70,6 +70,7 @@ pub fn profile(
     analysis: Analysis,
     options: &Options,
     mut outputs: Outputs,
+    interrupts: &Interrupts,
 ) -> anyhow::Result<u8> {
     let parts = Parts::find(
         args.guest.qemu.as_deref(),
@@ -77,7 +78,6 @@ pub fn profile(
         args.guest.modules.as_deref(),
     )?;
     let lines = debug_information(args, &parts)?;
-    let interrupts = Interrupts::install()?;
     let folder = tempfile::Builder::new().prefix("unconvoy-syncchar-").tempdir()?;
     let folder = folder.path();
     let modules = parts.modules.as_deref().map(modules::needed).transpose()?.unwrap_or_default();
@@ -91,10 +91,9 @@ pub fn profile(
     let cache = Cache::of(&machine, &modules, folder)?;
     if !cache.is_filled() {
         report_progress("booting the guest to read its symbols");
-        let limit = args.timeout.map_or(LONGEST_BOOT, |timeout| timeout.min(LONGEST_BOOT));
-        let mut boot = machine.symbols(&initramfs, limit, &interrupts)?;
+        let mut boot = machine.symbols(&initramfs, LONGEST_BOOT, interrupts)?;
         if boot.is_worth_retrying() {
-            boot = machine.symbols(&initramfs, limit, &interrupts)?;
+            boot = machine.symbols(&initramfs, LONGEST_BOOT, interrupts)?;
         }
         if let Some(Why::Interrupted(signal)) = boot.ended.why {
             complain(interrupted_early());
@@ -124,15 +123,7 @@ pub fn profile(
         seed: args.seed,
     };
     let run = |analysis: Analysis, outputs: &mut Outputs| {
-        machine.run(
-            &initramfs,
-            &disk,
-            &plugin,
-            args.timeout,
-            analysis,
-            outputs.trace(),
-            &interrupts,
-        )
+        machine.run(&initramfs, &disk, &plugin, args.timeout, analysis, outputs.trace(), interrupts)
     };
     let (mut boot, mut trace) = run(analysis, &mut outputs)?;
     if boot.is_worth_retrying() {

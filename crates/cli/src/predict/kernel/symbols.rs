@@ -1,5 +1,7 @@
 //! The kernel's symbols, from `/proc/kallsyms`.
 
+use std::ops::Range;
+
 /// The symbol types of code, as in nm; the others are data. For the kernel itself the types are not
 /// reliable: `/proc/kallsyms` gives some data these types, too.
 const CODE: &str = "tTwW";
@@ -27,6 +29,7 @@ pub struct Symbol {
 #[derive(Debug, Default)]
 pub struct Symbols {
     by_address: Vec<Symbol>,
+    per_cpu: Range<u64>,
 }
 
 impl Symbols {
@@ -40,7 +43,9 @@ impl Symbols {
         // The shortest of several symbols at one address is usually the source's. The sort is
         // stable, so that reports are reproducible.
         by_address.sort_by_key(|symbol| (symbol.address, symbol.name.len()));
-        let mut symbols = Self { by_address };
+        let mut symbols = Self { by_address, per_cpu: 0..0 };
+        let end = symbols.address("__per_cpu_end").unwrap_or(0);
+        symbols.per_cpu = symbols.address("__per_cpu_start").unwrap_or(0)..end;
         let ranges: Vec<_> = KERNEL_CODE
             .iter()
             .filter_map(|(first, end)| Some(symbols.address(first)?..symbols.address(end)?))
@@ -63,10 +68,18 @@ impl Symbols {
         self.by_address.iter().find(|symbol| symbol.name == name).map(|symbol| symbol.address)
     }
 
+    /// The range of the per-CPU variables; empty if it is not known. Before Linux 6.15 it begins at
+    /// 0 on x86-64.
+    pub fn per_cpu(&self) -> Range<u64> {
+        self.per_cpu.clone()
+    }
+
     /// Returns the symbol that contains an address, and the offset in it.
     pub fn at(&self, address: u64) -> Option<(&Symbol, u64)> {
         let after = self.by_address.partition_point(|symbol| symbol.address <= address);
-        let last = self.by_address[..after].last()?;
+        // Per-CPU variables at low addresses contain nothing of the kernel's half.
+        let is_in_half = |symbol: &&Symbol| symbol.address >> 63 == address >> 63;
+        let last = self.by_address[..after].last().filter(is_in_half)?;
         // The first symbol at that address.
         let first = self.by_address.partition_point(|symbol| symbol.address < last.address);
         // The last symbol has no end, and a module's memory may lie far above the kernel's.
@@ -126,6 +139,25 @@ ffffffffc0000000 t probe\t[virtio_blk]
 ffffffffc0001000 t end\t[virtio_blk]
 rubbish
 ";
+
+    #[test]
+    fn low_per_cpu_variables_contain_only_low_addresses() {
+        let text = b"\
+0000000000000000 A __per_cpu_start
+0000000000034a80 A runqueues
+0000000000036000 A __per_cpu_end
+ffffffff81000000 T _text
+ffffffff82000000 D lock
+ffffffff82000010 D after
+";
+        let symbols = Symbols::parse(text);
+        assert_eq!(symbols.per_cpu(), 0..0x36000);
+        let name = |address| symbols.at(address).map(|(symbol, offset)| (&*symbol.name, offset));
+        assert_eq!(name(0x34a90), Some(("runqueues", 0x10)));
+        assert_eq!(name(0xffff_8880_0123_4560), None, "memory of the heap");
+        assert_eq!(name(0xffff_ffff_8200_0008), Some(("lock", 8)));
+        assert_eq!(Symbols::parse(b"").per_cpu(), 0..0);
+    }
 
     #[test]
     fn symbols_name_addresses() {

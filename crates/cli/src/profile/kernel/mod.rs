@@ -65,6 +65,25 @@ struct End {
     program: Option<Ended>,
     pid: u32,
     has_ended: bool,
+    span: Span,
+}
+
+/// The time of a recording.
+struct Span {
+    since_1970: Duration,
+    begin_ns: u64,
+    end_ns: u64,
+}
+
+impl Span {
+    fn begin() -> Self {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Span { since_1970, begin_ns: monotonic_ns(), end_ns: 0 }
+    }
+
+    fn end(self) -> Self {
+        Span { end_ns: monotonic_ns(), ..self }
+    }
 }
 
 /// Records the waits for the kernel's locks.
@@ -79,8 +98,6 @@ pub fn record(
     output: Option<&Path>,
 ) -> anyhow::Result<Recording> {
     let interrupts = Interrupts::install()?;
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let begin_ns = monotonic_ns();
     let mut name = String::new();
     let end = match whose {
         Whose::Machine(seconds) => {
@@ -105,9 +122,9 @@ pub fn record(
     let subject = Subject {
         program: &name,
         pid: end.pid,
-        begin_ns,
-        begin_unix_ns: since_1970.as_nanos() as u64,
-        end_ns: monotonic_ns(),
+        begin_ns: end.span.begin_ns,
+        begin_unix_ns: end.span.since_1970.as_nanos() as u64,
+        end_ns: end.span.end_ns,
     };
     let bytes = fill::fill(&subject, &end.recorder, &end.collected, &symbols).to_bytes();
     if let Some(output) = output {
@@ -159,6 +176,7 @@ fn record_for(
     interrupts: &Interrupts,
 ) -> anyhow::Result<End> {
     let mut recorder = Recorder::new(period_ns);
+    let span = Span::begin();
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
     let (mut has_ended, mut signal) = (false, None);
     while !has_ended && signal.is_none() && Instant::now() < deadline {
@@ -175,9 +193,10 @@ fn record_for(
         signal = interrupts.take();
         collector.read(|event| recorder.record(event));
     }
+    let span = span.end();
     let collected = collector.finish(|event| recorder.record(event))?;
     let pid = target.map_or(0, |target| target.pid);
-    Ok(End { collected, recorder, signal, program: None, pid, has_ended })
+    Ok(End { collected, recorder, signal, program: None, pid, has_ended, span })
 }
 
 /// Runs the program, and records it until it ends. A thread reads the events meanwhile.
@@ -199,8 +218,10 @@ fn record_program(
         collected.map(|collected| (collected, recorder))
     })?;
     let mut pid = 0;
+    let span = Span::begin();
     let mut command = executable::command(program);
     let ended = child::run_observed(&mut command, None, interrupts, |child| pid = child);
+    let span = span.end();
     drop(stop);
     let read = reader.join();
     let ended = ended.map_err(|error| Refusal::not_started(&program[0], &error))?;
@@ -209,5 +230,5 @@ fn record_program(
         Some(Why::Interrupted(signal)) => Some(signal),
         _ => None,
     };
-    Ok(End { collected, recorder, signal, program: Some(ended), pid, has_ended: false })
+    Ok(End { collected, recorder, signal, program: Some(ended), pid, has_ended: false, span })
 }
