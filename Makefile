@@ -321,9 +321,9 @@ docs:
 
 # Builds docs/ as a searchable site.
 REPOSITORY := https://github.com/unconvoy/unconvoy/blob/HEAD
-MDBOOK := $(or $(shell command -v mdbook),target/tools/bin/mdbook)
-target/tools/bin/mdbook:
-	$(CARGO) install --quiet --locked --root target/tools mdbook@0.5.4
+MDBOOK := $(or $(shell command -v mdbook),target/tools/mdbook-0.5.4/bin/mdbook)
+target/tools/mdbook-0.5.4/bin/mdbook:
+	$(CARGO) install --quiet --locked --root target/tools/mdbook-0.5.4 mdbook@0.5.4
 book: $(MDBOOK)
 	$(MDBOOK) build
 	@# Links that leave docs/ lead to the repository. A test compares the names.
@@ -392,11 +392,11 @@ setup-release: setup
 	@scripts/setup.sh scripts/packages-release.txt
 
 # Packages for Debian in target/debian: the command with its library, the scheduler, the plug-ins.
-CARGO_DEB := target/tools/bin/cargo-deb
+CARGO_DEB := target/tools/cargo-deb-3.8.0/bin/cargo-deb
 PACKAGED := unconvoy-cli unconvoy-preload unconvoy-top \
 	$(filter-out unconvoy-capi unconvoy-release,$(RARE))
-target/tools/bin/cargo-deb:
-	$(CARGO) install --quiet --locked --root target/tools cargo-deb@3.8.0
+$(CARGO_DEB):
+	$(CARGO) install --quiet --locked --root target/tools/cargo-deb-3.8.0 cargo-deb@3.8.0
 deb: export BUILD_COMMIT = $(shell git rev-parse HEAD)
 deb: setup-release build deb-files
 deb-files: $(CARGO_DEB)
@@ -451,8 +451,8 @@ install-files: install-unconvoy
 	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy \
 		$(addprefix $(RELEASE)/unconvoy-,study sched-ext parquet)
 	install -d $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads
-	find target/workloads -maxdepth 1 -type f -perm -u+x \
-		-exec install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads {} +
+	install -m 755 -t $(DESTDIR)$(PREFIX)/lib/unconvoy/workloads $(addprefix target/workloads/, \
+		$(shell $(MAKE) --silent --no-print-directory -C papers/workloads programs))
 
 # The command, the library, and what C needs. `umask`: files that `install` does not make are for
 # all users, whatever umask root's shell has.

@@ -9,16 +9,21 @@ set -eu
 out=${1:-.bench-processors}
 unconvoy=${UNCONVOY:-target/release/unconvoy}
 workloads=${WORKLOADS:-target/workloads}
-all=$(nproc)
+# The processors that this shell may use, one a word.
+allowed=$(taskset -pc $$ | sed 's/.*: //; s/,/ /g' | tr ' ' '\n' |
+	awk -F- '{ for (i = $1; i <= ($2 == "" ? $1 : $2); i++) printf "%d ", i }')
+all=$(echo $allowed | wc -w)
 mkdir -p "$out"
 
 # Background jobs ignore SIGINT.
 jobs=
 trap 'kill $jobs 2>/dev/null || :; wait; exit 130' HUP INT TERM
 
-# $1: number of processors; $2: the first one. Replaces the subshell that calls it.
+# $1: number of processors; $2: how many to leave out before them. Replaces the subshell that calls
+# it.
 counter() {
-	exec taskset -c "$2-$(($2 + $1 - 1))" "$unconvoy" bench counter --runs 3 --seconds 0.3 \
+	own=$(echo $allowed | cut -d ' ' -f "$(($2 + 1))-$(($2 + $1))" --output-delimiter ,)
+	exec taskset -c "$own" "$unconvoy" bench counter --runs 3 --seconds 0.3 \
 		--threads 1,2,4,8,16,32,64,256 --think 0,1000,10000 --workloads "$workloads" \
 		--out "$out/counter-$1" >"$out/counter-$1.txt" 2>&1
 }

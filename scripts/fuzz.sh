@@ -22,6 +22,7 @@ RUSTFLAGS="--cfg fuzzing $coverage -Cdebug-assertions" cargo build --quiet --rel
 	--manifest-path fuzz/Cargo.toml --target "$(rustc -vV | sed -n 's/^host: //p')"
 failed=
 total=0
+trap 'exit 130' INT TERM # libFuzzer ends at a signal as if its time were over
 for place; do
 	name=$(basename "$place")
 	kept=target/fuzz/corpus/$name

@@ -3,9 +3,10 @@
 
     scripts/licences.py PACKAGE...
 
-First a table of crates, then each text once, with the crates that it is from, and the licence of
-the font that `unconvoy-png` contains. Fails if a crate brings neither a text nor the name of a
-licence."""
+First a table of crates, then each text once, with the crates that it is from, the licence of the
+font that `unconvoy-png` contains, and the notices of Rust's standard library. Fails if a crate
+brings neither a text nor the name of a licence."""
+import html
 import json
 import pathlib
 import re
@@ -45,10 +46,20 @@ def linked(packages):
     return sorted(outside, key=lambda package: (package["name"], package["version"]))
 
 
+def of_standard_library():
+    """The notices that Rust's distribution brings for its standard library and what that links."""
+    root = subprocess.check_output(["rustc", "--print", "sysroot"], text=True).strip()
+    page = pathlib.Path(root, "share/doc/rust/COPYRIGHT-library.html")
+    if not page.exists():
+        sys.exit(f"licences: {page} is missing; install Rust from https://rustup.rs")
+    text = html.unescape(re.sub(r"<(title>.*</title|[^>]*)>", "", page.read_text()))
+    return re.sub(r"\n\s*\n", "\n\n", text).strip()
+
+
 def main(packages):
     texts = {}
     print("These crates are linked into unconvoy's programs and libraries, besides Rust's standard")
-    print("library (MIT or Apache-2.0).\n")
+    print("library (MIT or Apache-2.0), whose notices are at the end.\n")
     for package in linked(packages):
         name = f"{package['name']} {package['version']}"
         folder = pathlib.Path(package["manifest_path"]).parent
@@ -63,6 +74,7 @@ def main(packages):
             texts.setdefault(text, []).append(name)
     if "unconvoy-png" in packages:
         texts[FONT.read_text().strip()] = ["DejaVu Sans, the font in unconvoy-png"]
+    texts[of_standard_library()] = ["Rust's standard library"]
     for text, names in texts.items():
         print(f"\n{'-' * 80}\n{', '.join(names)}\n\n{text}")
 

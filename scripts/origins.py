@@ -1,9 +1,8 @@
 """Machines and commits of records, for the scripts that make records and tables."""
 
+import json
 import os
 import pathlib
-import platform
-import re
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -11,13 +10,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def machine():
     """This machine, as in the contexts of `unconvoy compare`."""
-    cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
-    return {
-        "cpu": cpu[1] if cpu else platform.machine(),
-        "processors": len(os.sched_getaffinity(0)),
-        "kernel": f"{platform.system()} {platform.release()}",
-        "libc": " ".join(platform.libc_ver()),
-    }
+    command = os.environ.get("UNCONVOY") or ROOT / "target/release/unconvoy"
+    known = json.loads(subprocess.check_output([command, "doctor", "--json"]))["machine"]
+    return {name: known[name] for name in ("cpu", "processors", "kernel", "libc")}
 
 
 def commit():

@@ -14,7 +14,7 @@ import sys
 
 VERSION = "0.5.9"
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TOOLS = ROOT / "target" / "tools"
+TOOLS = ROOT / "target" / "tools" / f"cargo-cyclonedx-{VERSION}"
 NAME = "unconvoy-sbom"
 FONT = {
     "type": "file",

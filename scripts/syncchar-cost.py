@@ -267,7 +267,7 @@ def table(record):
             f"{digits(max(values))}) {row['unit']}"
         )
         ratios = [after / before for before, after in zip(row["plain"], row["sampled"])]
-        ratio = statistics.median(row["sampled"]) / statistics.median(row["plain"])
+        ratio = statistics.median(ratios)
         yield (
             f"| {row['what']} | {spread(row['plain'])} | {spread(row['sampled'])} | "
             f"{ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |"

@@ -13,13 +13,17 @@ in_root() {
 
 lintian --fail-on error "$packages"/*.deb
 
-site=$(apt-get indextargets --format '$(SITE)' 'Codename: bookworm' | head -1)
+site=$(apt-get indextargets --format '$(SITE)' 'Origin: Debian' 'Codename: bookworm' |
+	head -1)
 debootstrap --variant=minbase bookworm "$root" "${site:-http://deb.debian.org/debian}" >/dev/null
 mount -t proc proc "$root/proc"
 cp /etc/resolv.conf "$root/etc/"
 cp "$packages"/*.deb "$root/tmp/"
 
-in_root sh -c 'apt-get install -y -qq --no-install-recommends /tmp/*.deb' >/dev/null 2>&1
+in_root sh -c 'apt-get install -y -qq --no-install-recommends /tmp/*.deb' >"$root/tmp/log" 2>&1 || {
+	cat "$root/tmp/log" >&2
+	exit 1
+}
 in_root unconvoy --version --verbose
 in_root unconvoy doctor
 in_root unconvoy run -- sh -c 'echo runs'

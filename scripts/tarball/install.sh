@@ -178,7 +178,6 @@ stage_all() {
 	stage "$scratch/new" "$list" 644 || return
 	while read -r kind path; do
 		from=$files${path#"$prefix"}
-		mode=$(mode_of "$path")
 		case $kind$path in
 		d* | "f$list") continue ;;
 		f*/pkgconfig/unconvoy.pc)
@@ -186,7 +185,7 @@ stage_all() {
 			from=$scratch/pc
 			;;
 		esac
-		stage "$from" "$path" "$mode" || return
+		stage "$from" "$path" "$(mode_of "$path")" || return
 	done <"$scratch/new"
 }
 
@@ -219,6 +218,7 @@ install_files() {
 	[ "$(uname -m)" = x86_64 ] && [ "${minor:-0}" -ge 36 ] ||
 		fail "cannot install: this is $(uname -m) with $libc, and unconvoy needs x86-64 Linux" \
 			"with glibc 2.36 or later (Debian 12, Ubuntu 24.04)"
+	command -v find >/dev/null || fail "cannot install: find is missing (package findutils)"
 	umask 022
 	[ ! -f "$list" ] || ! is_own_list || cp "$list" "$scratch/old"
 	new_folders | sort -u >"$scratch/staged"

@@ -12,7 +12,8 @@ for tool in apt-get dpkg-deb; do
 		{ echo "sysroot: $tool is missing: build on Debian or Ubuntu" >&2; exit 1; }
 done
 
-site=$(apt-get indextargets --format '$(SITE)' 'Codename: bookworm' | head -1)
+site=$(apt-get indextargets --format '$(SITE)' 'Origin: Debian' 'Codename: bookworm' |
+	head -1)
 keys=/usr/share/keyrings/debian-archive-keyring.gpg
 mkdir -p "$(dirname "$1")"
 work=$(mktemp -d "$1.XXXXXX")

@@ -52,7 +52,8 @@ awk '/^<!--/ { skip = 1 } /^```/ { on = /^```sh$/ && !skip; if (!on) skip = 0; n
 	README.md >"$work/commands"
 [ "$(grep -c '^unconvoy' "$work/commands")" -ge 3 ] || fail "the README has no commands"
 
-site=$(apt-get indextargets --format '$(SITE)' 'Codename: bookworm' | head -1)
+site=$(apt-get indextargets --format '$(SITE)' 'Origin: Debian' 'Codename: bookworm' |
+	head -1)
 # Makes a fresh Debian in $root, with the unpacked tarball and a user's folder in /try.
 prepare() {
 	debootstrap --variant=minbase "$1" "$root" "${site:-http://deb.debian.org/debian}" \

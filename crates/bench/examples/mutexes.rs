@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Threads take one mutex in a loop. A section changes four cache lines, and then computes for some
-//! steps; so does the pause after it. Each round measures every cell once under each mutex, and a
-//! ratio compares two runs of one round.
+//! steps; so does the pause after it. Each round measures every cell once under each mutex, in
+//! random order, and a ratio compares two runs of one round.
 
 use std::hint::black_box;
 use std::ops::DerefMut;
@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::ScopedJoinHandle;
+use std::thread::{ScopedJoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Parser;
 use serde::Serialize;
+use unconvoy::runtime::controller_report;
 use unconvoy_measure::record::Record;
 use unconvoy_measure::statistics::{Spread, short, shown};
 use unconvoy_measure::table::Table;
@@ -38,6 +39,9 @@ struct Options {
     /// Base name of the record's files.
     #[arg(long)]
     out: Option<PathBuf>,
+    /// Seed of the random order.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 /// Steps of computation within a section and after it, about a nanosecond each, and threads.
@@ -161,17 +165,15 @@ struct Group<'a> {
     mutexes: [(&'static str, Measure<'a>); 3],
 }
 
-impl Group<'_> {
-    /// Measures all mutexes in one cell, in an order that the round turns.
-    fn round(&self, cell: Cell, round: u32, seconds: f64) -> anyhow::Result<[f64; 3]> {
-        let mut rates = [0.0; 3];
-        for turn in 0..rates.len() {
-            let mutex = (turn + round as usize) % rates.len();
-            rates[mutex] = (self.mutexes[mutex].1)(cell, seconds)?;
-        }
-        Ok(rates)
+/// Waits until the load controller of the last run has ended, which would take processor time from
+/// the next one.
+fn await_no_controller() {
+    while controller_report().thread != 0 {
+        sleep(Duration::from_millis(1));
     }
+}
 
+impl Group<'_> {
     fn table(&self, cells: &[Cell], rates: &[Vec<[f64; 3]>]) -> Table {
         let [ours, others @ ..] = self.mutexes.each_ref().map(|(name, _)| name.to_string());
         let mut table = Table::new(
@@ -222,7 +224,7 @@ fn groups(cpp: Option<&Path>) -> Vec<Group<'_>> {
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     let parameters = serde_json::json!({ "rounds": options.rounds, "seconds": options.seconds });
-    let mut record = Record::begin("mutexes", 0, parameters);
+    let mut record = Record::begin("mutexes", options.seed, parameters);
     let cells: Vec<Cell> = CELLS
         .iter()
         .flat_map(|&(section, pause, counts)| {
@@ -230,19 +232,25 @@ fn main() -> anyhow::Result<()> {
         })
         .collect();
     let groups = groups(options.cpp.as_deref());
+    let rounds = options.rounds as usize;
     let mut rates = vec![vec![Vec::new(); cells.len()]; groups.len()];
-    for round in 0..options.rounds {
-        for (group, rates) in groups.iter().zip(&mut rates) {
-            for (&cell, rates) in cells.iter().zip(rates) {
-                let measured = group.round(cell, round, options.seconds)?;
-                for ((mutex, _), rate) in group.mutexes.iter().zip(measured) {
-                    record.runs.push(serde_json::json!({
-                        "language": group.language, "mutex": mutex, "cell": cell, "round": round,
-                        "million_operations_per_s": rate,
-                    }));
-                }
-                rates.push(measured);
-            }
+    let mut runs: Vec<(usize, usize, usize)> = (0..groups.len())
+        .flat_map(|group| (0..cells.len()).map(move |cell| (group, cell)))
+        .flat_map(|(group, cell)| (0..3).map(move |mutex| (group, cell, mutex)))
+        .collect();
+    let mut random = fastrand::Rng::with_seed(options.seed);
+    for round in 0..rounds {
+        random.shuffle(&mut runs);
+        rates.iter_mut().flatten().for_each(|rates| rates.push([0.0; 3]));
+        for &(group, cell, mutex) in &runs {
+            let (name, measure) = &groups[group].mutexes[mutex];
+            let rate = measure(cells[cell], options.seconds)?;
+            await_no_controller();
+            record.runs.push(serde_json::json!({
+                "language": groups[group].language, "mutex": name, "cell": cells[cell],
+                "round": round, "million_operations_per_s": rate,
+            }));
+            rates[group][cell][round][mutex] = rate;
         }
     }
     let tables = groups.iter().zip(&rates).map(|(group, rates)| group.table(&cells, rates));

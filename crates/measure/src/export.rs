@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::messages;
-use crate::output::{check, replace};
+use crate::output::{check, is_replaceable, replace};
 
 /// One format for records of type `R`.
 pub trait Exporter<R> {
@@ -67,6 +67,14 @@ impl<R> Destination<R> {
         } else {
             check(&self.path)
                 .map_err(|error| format!("{}: {error}", messages::cannot_write(&self.path)))
+        }
+    }
+
+    /// Writes a record that a later one will replace, unless the reader of the file would get both.
+    /// Ignores a failure: space may be free again for the final record.
+    pub fn keep(&self, record: &R) {
+        if is_replaceable(&self.path) {
+            let _ = self.write(record);
         }
     }
 

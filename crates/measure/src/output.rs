@@ -72,9 +72,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if is_open_file(path) {
         return opened(path)?.write_all(bytes);
     }
-    // Write to a device or pipe directly.
     let target = followed(path);
-    if target.exists() && !target.is_file() {
+    if !is_replaceable(&target) {
         return fs::write(target, bytes);
     }
     let mut unfinished = beside(&target)?;
@@ -123,6 +122,13 @@ fn opened(path: &Path) -> std::io::Result<File> {
         _ => return File::options().append(true).open(path),
     };
     own.map(File::from)
+}
+
+/// Whether [`replace`] replaces what was written to this path before. It does not for open files,
+/// devices and pipes, whose reader would get all versions of a file.
+pub fn is_replaceable(path: &Path) -> bool {
+    let target = followed(path);
+    !is_open_file(path) && (!target.exists() || target.is_file())
 }
 
 /// The file that a link leads to, even if it does not exist yet: a link is not replaced.

@@ -149,9 +149,7 @@ impl Session<'_> {
     fn keep(&self) {
         if let Some(kept) = &self.kept {
             let ended_by = Some("still running when this was written".to_string());
-            // Ignore a failure: space may be free again for the final write, which reports errors.
-            let _ =
-                kept.write(&Record { complete: false, ended_by, ..self.record(&Ending::Complete) });
+            kept.keep(&Record { complete: false, ended_by, ..self.record(&Ending::Complete) });
         }
     }
 

@@ -82,12 +82,10 @@ pub fn summarise(plan: &Plan, runs: &[Run], lower_is_better: bool) -> Vec<Summar
 
 /// Whether the ratios of all configurations at a thread count are known to `precision`.
 pub fn is_precise(summaries: &[Summary], threads: Option<u32>, precision: f64) -> bool {
-    let ratios: Vec<Ratio> = summaries
-        .iter()
-        .filter(|summary| summary.threads == threads)
-        .filter_map(|summary| summary.ratio)
-        .collect();
-    !ratios.is_empty() && ratios.iter().all(|ratio| ratio.is_within(precision))
+    // The first configuration has no ratio, and neither has one whose metric is 0.
+    let mut compared = summaries.iter().filter(|it| it.threads == threads).skip(1).peekable();
+    compared.peek().is_some()
+        && compared.all(|summary| summary.ratio.is_some_and(|it| it.is_within(precision)))
 }
 
 /// States in one sentence what was gained or lost against the first configuration, and where. Luck

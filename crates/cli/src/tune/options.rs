@@ -10,8 +10,12 @@ use crate::compare::options::Measured;
 use crate::duration;
 use crate::messages::search as messages;
 
+const THREADS: &str =
+    "Thread counts for `{threads}` [default: as many as processors, and 4 times as many]";
+
 /// `unconvoy tune`.
 #[derive(Debug, Args)]
+#[command(mut_arg("threads", |threads| threads.help(THREADS)))]
 pub struct TuneArgs {
     #[command(flatten)]
     pub measured: Measured,

@@ -299,8 +299,7 @@ impl Session<'_> {
         self.record.runs.extend(runs);
         self.record.withdrawn.extend(withdrawn);
         self.record.elapsed_s = self.elapsed();
-        // Ignore a failure: space may be free again for the final write, which reports errors.
-        let _ = self.state.write(&self.record);
+        self.state.keep(&self.record);
         self.progress.now_and_then(self.done());
         Ok(())
     }
