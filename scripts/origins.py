@@ -1,8 +1,9 @@
 """Machines and commits of records, for the scripts that make records and tables."""
 
-import json
 import os
 import pathlib
+import platform
+import re
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -10,9 +11,25 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def machine():
     """This machine, as in the contexts of `unconvoy compare`."""
-    command = os.environ.get("UNCONVOY") or ROOT / "target/release/unconvoy"
-    known = json.loads(subprocess.check_output([command, "doctor", "--json"]))["machine"]
-    return {name: known[name] for name in ("cpu", "processors", "kernel", "libc")}
+    cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
+    return {
+        "cpu": " ".join(cpu[1].split()) if cpu else platform.machine(),
+        "processors": processors(),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "libc": " ".join(platform.libc_ver()),
+    }
+
+
+def processors():
+    """Processors that affinity mask and quotas (cgroup version 2) allow, rounded down."""
+    own = re.search(r"^0::(.*)$", pathlib.Path("/proc/self/cgroup").read_text(), re.M)
+    group = pathlib.Path("/sys/fs/cgroup" + (own[1] if own else "/"))
+    least = len(os.sched_getaffinity(0))
+    for limit in [folder / "cpu.max" for folder in [group, *group.parents]]:
+        quota, *period = limit.read_text().split() if limit.is_file() else ["max"]
+        if quota != "max":
+            least = min(least, max(1, int(quota) // int(period[0])))
+    return least
 
 
 def commit():
