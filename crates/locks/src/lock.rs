@@ -231,7 +231,7 @@ impl<P: Primitive, C: Contention> WaitedLock for WaitedMutex<'_, P, C> {
 }
 
 /// Acquires a mutex whose fast path failed. `account` refers to the words beside the mutex, if its
-/// user keeps any; `deadline` is on the machine's clock.
+/// user keeps any; for `deadline` see [`Clock::has_passed`](crate::primitive::Clock::has_passed).
 #[cold]
 pub fn acquire<P: Process, C: Contention, L: LoadManager>(
     state: &C,

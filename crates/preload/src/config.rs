@@ -295,6 +295,7 @@ fn determine_service() -> Service {
         }
     }
     let found = FOUND.load(Relaxed);
+    READER.store(0, Relaxed);
     publish(found);
     service_word().store(found, Release);
     service()

@@ -66,7 +66,8 @@ fn check_ranges(text: &str) -> Result<(), String> {
             "shared_core_slowdown" => MOST_SLOWDOWN,
             _ => continue,
         };
-        if value.as_integer().is_some_and(|value| value > most) {
+        let of_list = value.as_array().into_iter().flatten().filter_map(toml::Value::as_integer);
+        if value.as_integer().into_iter().chain(of_list).any(|value| value > most) {
             return Err(messages::value_too_large(line_of(text, key), table, key, most));
         }
     }
@@ -119,6 +120,7 @@ mod tests {
             ("mwait_exit_ns", "1000001", "at most 1000000"),
             ("memory_ns", "3600000000001", "at most 3600000000000"),
             ("shared_core_slowdown", "1000001", "at most 1000000"),
+            ("tick_work_ns", "[0, 0, 0, 0, 0, 0, 3600000000001]", "at most 3600000000000"),
             ("tick_ns", "0", "is 0"),
             ("order", "\"fifo\"", "time-sharing"),
             ("policy", "\"coin\"", "requester"),

@@ -61,6 +61,13 @@ pub fn read(file: &Path) -> anyhow::Result<Recorded> {
     Recorded::parse(&bytes).map_err(|why| anyhow::anyhow!(messages::not_a_profile(file, why)))
 }
 
+/// Complains of what could not be written to a record, which has been read already.
+fn complain_of(written: std::io::Result<()>, path: &Path) {
+    if let Err(error) = written {
+        complain(&format!("{}: {error}", cannot_write(path)));
+    }
+}
+
 /// Runs the program and reads what it recorded.
 ///
 /// # Errors
@@ -111,11 +118,11 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
     }
     for (path, recorded) in &mut found {
         if recorded.pid == process {
-            recorded.end_killed(end_ns, path).with_context(|| cannot_write(path))?;
+            complain_of(recorded.end_killed(end_ns, path), path);
         }
         if let Some(observed) = observed.as_ref().filter(|it| it.pid == recorded.pid) {
             recorded.observed = observed.of(recorded);
-            recorded.observed.keep(path).with_context(|| cannot_write(path))?;
+            complain_of(recorded.observed.keep(path), path);
         }
     }
     let (_, mut main) = found.remove(0);

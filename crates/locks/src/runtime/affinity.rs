@@ -18,7 +18,8 @@ pub fn count() -> Option<u32> {
     read(0, &mut mask).map(|()| ones(&mask)).or_else(count_many)
 }
 
-/// Number of processors that the process may use. Counted once: a process that is confined to one
+/// Number of processors that the process may use. Counted at the process's first operation, before
+/// threads are pinned and before a filter may forbid it. A process that is confined to one
 /// processor later keeps its locks' biases, which then gain nothing.
 pub fn processors() -> usize {
     const UNKNOWN: usize = 0;

@@ -156,8 +156,12 @@ impl BareThread {
                 flags,
             )
             .map_err(refused)?;
-            rustix::mm::mprotect(memory, GUARD, rustix::mm::MprotectFlags::empty())
-                .map_err(refused)?;
+            if let Err(error) =
+                rustix::mm::mprotect(memory, GUARD, rustix::mm::MprotectFlags::empty())
+            {
+                let _ = rustix::mm::munmap(memory, size);
+                return Err(refused(error));
+            }
             self.memory.store(memory.cast(), Release);
             Ok(memory.cast())
         }

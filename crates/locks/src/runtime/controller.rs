@@ -74,7 +74,7 @@ pub fn load_control() -> &'static LoadControl<Native> {
 
 /// Sets how many threads may poll for events until a controller has counted.
 pub(super) fn assume_processors() {
-    LOAD_CONTROL.pollers.assume_processors(affinity::count().unwrap_or(1));
+    LOAD_CONTROL.pollers.assume_processors(affinity::processors() as u32);
 }
 
 /// The sensor of the next controller.
@@ -273,7 +273,6 @@ pub fn confine() -> bool {
     Native::generation(); // the child of a bare `clone` has state of its own from here on
     let is_this_process = is_this_process();
     if is_this_process {
-        affinity::processors(); // the filter may not allow the call later
         CONFINED.store(true, SeqCst);
         slice::confine();
         without_controller(|| ());

@@ -2,8 +2,8 @@
 //! handler that runs before ours. The child notices before it uses what the parent's threads may
 //! have left: the queue of a lock, a sleep slot, the controller.
 //!
-//! A page that the kernel clears in every child holds the generation of the process. Where the
-//! kernel cannot clear it (before Linux 4.14, or with larger pages), the process must call
+//! A page that the kernel clears in every child holds the generation of the process. Where it does
+//! not (before Linux 4.14, with larger pages, under an emulator), the process must call
 //! [`after_fork`].
 //!
 //! | generation | meaning |
@@ -115,8 +115,9 @@ fn begin() -> u32 {
     before + 1
 }
 
-/// Announces that this process is the child of a fork. For a fork handler, where the kernel cannot
-/// clear the page: before Linux 4.14, or with pages larger than 4 KiB. Elsewhere it has no effect.
+/// Announces that this process is the child of a fork. For a fork handler, where the kernel does
+/// not clear the page: before Linux 4.14, with pages larger than 4 KiB, or under an emulator.
+/// Elsewhere it has no effect.
 ///
 /// ```
 /// extern "C" fn announce_child() {

@@ -12,8 +12,8 @@ pub(super) const NO_TASK_DIRECTORY: &str = "load control is off, waiters spin an
      cannot read /proc/self/task (mount /proc)";
 
 /// The kernel refused the controller thread.
-pub(super) const NO_CONTROLLER_THREAD: &str = "load control is off, waiters spin and park: \
-     cannot start the controller thread (raise the limit on threads)";
+pub(super) const NO_CONTROLLER_THREAD: &str = "waiters spin and park: cannot start the thread of \
+     load control yet (raise the limit on threads)";
 
 /// `--sensor loadavg` is unavailable.
 pub(super) const NO_LOAD_AVERAGE: &str =

@@ -6,6 +6,9 @@
 //! wait had the stack of an earlier lock that is not static. A lock that finds no look-up left
 //! stays in the class of all others.
 //!
+//! A wait has a stack only if it was sampled. A lock that is not static and whose waits had no
+//! stack yet is left out, until a sample is overdue or the process ends.
+//!
 //! **Invariant 1.** A lock never changes its class, so that all counters only grow.
 //!
 //! Only the thread that writes the metrics uses this module, except in the child of a `fork`.
@@ -33,6 +36,9 @@ const LABEL: usize = 120;
 /// Most look-ups in one write of the file. They take less than a second in a large program.
 const LOOK_UPS: usize = 64;
 
+/// Waits of this total length almost certainly have a sample: one is taken in a millisecond.
+const SAMPLE_OVERDUE_NS: u64 = 10_000_000;
+
 /// Number of each lock's class plus one; 0 if it has none yet.
 static CLASS_OF: [AtomicU8; LOCKS] = [const { AtomicU8::new(0) }; LOCKS];
 
@@ -53,6 +59,8 @@ pub(super) struct Classes {
     of_stacks: [u8; STACKS + 1],
     /// Look-ups that are left for this write of the file.
     look_ups: usize,
+    /// Whether this is the last write.
+    is_last: bool,
 }
 
 impl Classes {
@@ -62,6 +70,7 @@ impl Classes {
             all: [const { Class { kind: 0, label: Name::EMPTY, variable: 0..0 } }; CLASSES],
             of_stacks: [0; STACKS + 1],
             look_ups: 0,
+            is_last: false,
         }
     }
 
@@ -71,8 +80,8 @@ impl Classes {
     }
 
     /// Begins a write of the file.
-    pub(super) fn begin(&mut self) {
-        self.look_ups = LOOK_UPS;
+    pub(super) fn begin(&mut self, is_last: bool) {
+        (self.look_ups, self.is_last) = (LOOK_UPS, is_last);
         // If no lock has a class, all classes are those of the parent process.
         if CLASS_OF.iter().all(|class| class.load(Relaxed) == 0) {
             self.count = 0;
@@ -81,24 +90,28 @@ impl Classes {
     }
 
     /// The number of the class of a lock, by its index. [`CLASSES`] stands for all other locks.
-    pub(super) fn of(&mut self, profile: &Profile, index: usize, kind: u32) -> usize {
+    /// `None`: the lock is left out.
+    pub(super) fn of(&mut self, profile: &Profile, index: usize, kind: u32) -> Option<usize> {
         let (lock, class) = (&profile.locks[index], &CLASS_OF[index]);
         let mut number = class.load(Relaxed);
         if number == 0 {
             let (address, stack) = (&lock.address, &lock.first_stack);
             let first = (address.load(Relaxed), stack.load(Relaxed) as usize);
-            number = self.choose(kind, first, || place::of(profile, lock));
+            let is_overdue = lock.wait_ns.load(Relaxed) >= SAMPLE_OVERDUE_NS;
+            number = self.choose(kind, first, is_overdue, || place::of(profile, lock));
             class.store(number, Relaxed);
         }
-        usize::from(number) - 1
+        usize::from(number).checked_sub(1)
     }
 
     /// Chooses the class of a lock that has none, from its address and the stack of its first wait.
-    /// Returns the class's number plus one. `look_up` finds the lock's place.
+    /// Returns the class's number plus one, or 0 if the lock is left out. `look_up` finds the
+    /// lock's place.
     fn choose(
         &mut self,
         kind: u32,
         (address, stack): (u64, usize),
+        is_overdue: bool,
         look_up: impl FnOnce() -> Place<LABEL>,
     ) -> u8 {
         let contains_lock = |class: &Class| class.kind == kind && class.variable.contains(&address);
@@ -115,6 +128,9 @@ impl Classes {
         }
         let Place { name, variable } = look_up();
         let is_static = !variable.is_empty();
+        if !is_static && stack == 0 && !is_overdue && !self.is_last {
+            return 0;
+        }
         // Without a variable or a stack, no symbols were searched.
         self.look_ups -= usize::from(is_static || stack != 0);
         let class = self.named(Class { kind, label: name.map(printable), variable });
@@ -155,7 +171,7 @@ mod tests {
     /// Classes at the beginning of a write of the file.
     fn classes() -> Box<Classes> {
         let mut classes = Box::new(Classes::new());
-        classes.begin();
+        classes.begin(false);
         classes
     }
 
@@ -172,22 +188,34 @@ mod tests {
     #[test]
     fn lock_joins_class_of_its_stack_without_look_up() {
         let mut classes = classes();
-        let class = classes.choose(MUTEX, (8, 3), || place(b"wait in a", 0..0));
-        assert_eq!(classes.choose(MUTEX, (16, 3), no_look_up), class);
-        let of_rwlock = classes.choose(RWLOCK, (24, 3), || place(b"wait in a", 0..0));
+        let class = classes.choose(MUTEX, (8, 3), true, || place(b"wait in a", 0..0));
+        assert_eq!(classes.choose(MUTEX, (16, 3), true, no_look_up), class);
+        let of_rwlock = classes.choose(RWLOCK, (24, 3), true, || place(b"wait in a", 0..0));
         assert_ne!(of_rwlock, class);
         // Stack 0 is unknown, so it says nothing of the lock.
-        classes.choose(MUTEX, (32, 0), || place(b"unknown", 0..0));
-        let named = classes.choose(MUTEX, (40, 0), || place(b"lock in a", 40..48));
+        classes.choose(MUTEX, (32, 0), true, || place(b"unknown", 0..0));
+        let named = classes.choose(MUTEX, (40, 0), true, || place(b"lock in a", 40..48));
         assert_eq!(classes.known()[usize::from(named) - 1].label.bytes(), b"lock in a");
+    }
+
+    #[test]
+    fn lock_without_stack_is_left_out_until_a_sample_is_overdue() {
+        let mut classes = classes();
+        let unknown = || place(b"unknown", 0..0);
+        assert_eq!(classes.choose(MUTEX, (8, 0), false, unknown), 0);
+        assert_ne!(classes.choose(MUTEX, (8, 3), false, || place(b"wait in a", 0..0)), 0);
+        assert_ne!(classes.choose(MUTEX, (40, 0), false, || place(b"lock in a", 40..48)), 0);
+        assert_ne!(classes.choose(MUTEX, (16, 0), true, unknown), 0);
+        classes.begin(true);
+        assert_ne!(classes.choose(RWLOCK, (24, 0), false, unknown), 0);
     }
 
     #[test]
     fn locks_of_one_variable_need_one_look_up() {
         let mut classes = classes();
-        let array = classes.choose(MUTEX, (100, 5), || place(b"array in a", 100..200));
-        assert_eq!(classes.choose(MUTEX, (140, 6), no_look_up), array);
-        let other = classes.choose(MUTEX, (300, 5), || place(b"other in a", 300..308));
+        let array = classes.choose(MUTEX, (100, 5), true, || place(b"array in a", 100..200));
+        assert_eq!(classes.choose(MUTEX, (140, 6), true, no_look_up), array);
+        let other = classes.choose(MUTEX, (300, 5), true, || place(b"other in a", 300..308));
         assert_ne!(other, array, "another variable, at the same stack");
     }
 
@@ -195,12 +223,12 @@ mod tests {
     fn locks_beyond_the_look_ups_of_a_writing_are_in_no_class() {
         let mut classes = classes();
         for number in 1..=LOOK_UPS {
-            classes.choose(MUTEX, (8, 0), || place(b"unknown", 0..0));
-            classes.choose(MUTEX, (8, number), || place(b"wait in a", 0..0));
+            classes.choose(MUTEX, (8, 0), true, || place(b"unknown", 0..0));
+            classes.choose(MUTEX, (8, number), true, || place(b"wait in a", 0..0));
         }
-        assert_eq!(classes.choose(MUTEX, (1000, 700), no_look_up), OTHER);
-        classes.begin();
-        let later = classes.choose(MUTEX, (1001, 700), || place(b"wait in a", 0..0));
+        assert_eq!(classes.choose(MUTEX, (1000, 700), true, no_look_up), OTHER);
+        classes.begin(false);
+        let later = classes.choose(MUTEX, (1001, 700), true, || place(b"wait in a", 0..0));
         assert_ne!(later, OTHER);
     }
 
@@ -208,19 +236,20 @@ mod tests {
     fn classes_beyond_the_last_share_one() {
         let mut classes = classes();
         for number in 0..CLASSES as u8 {
-            let class = classes.choose(MUTEX, (number.into(), 0), || place(&[b'0' + number], 0..0));
+            let class =
+                classes.choose(MUTEX, (number.into(), 0), true, || place(&[b'0' + number], 0..0));
             assert_eq!(class, number + 1);
         }
-        assert_eq!(classes.choose(MUTEX, (1000, 7), || place(b"wait in a", 0..0)), OTHER);
-        assert_eq!(classes.choose(MUTEX, (1001, 7), no_look_up), OTHER);
+        assert_eq!(classes.choose(MUTEX, (1000, 7), true, || place(b"wait in a", 0..0)), OTHER);
+        assert_eq!(classes.choose(MUTEX, (1001, 7), true, no_look_up), OTHER);
     }
 
     /// Two series with the same labels made node_exporter refuse the file.
     #[test]
     fn names_that_are_shown_alike_share_a_class() {
         let mut classes = classes();
-        let first = classes.choose(MUTEX, (8, 1), || place(b"caf\xe9 in a", 0..0));
-        let second = classes.choose(MUTEX, (16, 2), || place(b"caf\xe8 in a", 0..0));
+        let first = classes.choose(MUTEX, (8, 1), true, || place(b"caf\xe9 in a", 0..0));
+        let second = classes.choose(MUTEX, (16, 2), true, || place(b"caf\xe8 in a", 0..0));
         assert_eq!(first, second);
         assert_eq!(classes.known()[0].label.bytes(), b"caf? in a");
     }

@@ -129,21 +129,24 @@ pub(super) fn is_due(now: u64) -> bool {
 pub(super) fn interval(now: u64) {
     if is_due(now) {
         DUE.store(now + PERIOD.load(Relaxed), Relaxed);
-        write_if_new();
+        write_if_new(false);
     }
 }
 
+/// Whether the last write left out locks that have no class yet.
+static LEFT_OUT: AtomicBool = AtomicBool::new(false);
+
 /// Writes the file unless it has the last wait. Runs on the controller's thread, or at the exit.
-pub(super) fn write_if_new() {
+pub(super) fn write_if_new(is_last: bool) {
     let Some(profile) = state::get().filter(|_| is_on()) else { return };
     let last = profile.header.last_ns.load(Relaxed);
-    if WRITTEN.load(Relaxed) == last || IS_CONFINED.load(Relaxed) || IS_WRITING.swap(true, Acquire)
-    {
+    let is_old = WRITTEN.load(Relaxed) != last || is_last && LEFT_OUT.load(Relaxed);
+    if !is_old || IS_CONFINED.load(Relaxed) || IS_WRITING.swap(true, Acquire) {
         return;
     }
     // SAFETY: only the thread that has set `IS_WRITING` uses the room.
     let room = unsafe { &mut *ROOM.0.get() };
-    if let Err(error) = runtime::without_signals(|| write(profile, room)) {
+    if let Err(error) = runtime::without_signals(|| write(profile, room, is_last)) {
         FAILED.store(error.into_raw().cast_unsigned().into(), Relaxed);
     }
     WRITTEN.store(last, Relaxed);
@@ -156,7 +159,7 @@ pub(super) fn end() {
     while IS_WRITING.load(Relaxed) && Native::now() - begin < LONGEST_WRITING_NS {
         Native::yield_now();
     }
-    write_if_new();
+    write_if_new(true);
     let error = FAILED.load(Relaxed) as i32;
     if let Some(path) = PATH.get().filter(|_| error != 0) {
         message::unwritable_metrics(path, &std::io::Error::from_raw_os_error(error)).print();
@@ -180,12 +183,12 @@ pub(super) fn after_fork() {
 }
 
 /// Writes the file under another name, and then renames it.
-fn write(profile: &Profile, room: &mut Room) -> Result<(), Errno> {
+fn write(profile: &Profile, room: &mut Room, is_last: bool) -> Result<(), Errno> {
     let path = PATH.get().ok_or(Errno::ENOENT)?;
     let [file, unfinished] = &mut room.paths;
     let stem = name_file(file, path, "");
     name_file(unfinished, path, ".unfinished");
-    add_up(profile, &mut room.classes, &mut room.sums);
+    add_up(profile, &mut room.classes, &mut room.sums, is_last);
     // The name is known, so somebody else may have placed a link there.
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
     // SAFETY: the paths end in a zero, and this function owns the descriptor.
@@ -235,15 +238,20 @@ fn name_file(room: &mut [u8; PATH_MAX], path: &str, end: &str) -> (usize, usize)
 }
 
 /// Gives new locks their classes, and adds up the figures of each class.
-fn add_up(profile: &Profile, classes: &mut Classes, sums: &mut [Sums]) {
-    classes.begin();
+fn add_up(profile: &Profile, classes: &mut Classes, sums: &mut [Sums], is_last: bool) {
+    classes.begin(is_last);
     sums.fill(NOTHING);
+    LEFT_OUT.store(false, Relaxed);
     for (index, lock) in profile.locks.iter().enumerate() {
         let Some(kind) = lock.kind() else { continue };
         if !kind.is_lock() || lock.waits.load(Acquire) == 0 {
             continue;
         }
-        let sum = &mut sums[classes.of(profile, index, kind as u32)];
+        let Some(class) = classes.of(profile, index, kind as u32) else {
+            LEFT_OUT.store(true, Relaxed);
+            continue;
+        };
+        let sum = &mut sums[class];
         sum.waits += lock.waits.load(Relaxed);
         sum.wait_ns += lock.wait_ns.load(Relaxed);
         sum.holds += lock.holds.load(Relaxed);

@@ -250,7 +250,7 @@ pub(crate) fn interval(now: u64, confined: fn() -> Option<(u32, u32)>) {
 
 /// Shows that no controller runs. Runs on the controller's thread, as its last action.
 pub(crate) fn controller_ended() {
-    metrics::write_if_new();
+    metrics::write_if_new(false);
     let Some(page) = page() else { return };
     page.controller.store(0, Relaxed);
     page.sleeping.store(0, Relaxed);

@@ -21,6 +21,8 @@ use crate::real::stand_in;
 
 type Words = *const *mut c_char;
 type Work = extern "C" fn(*mut c_void) -> *mut c_void;
+/// The work of a thread of C11.
+type Start = extern "C" fn(*mut c_void) -> c_int;
 
 stand_in! {
     fn execve(path: *const c_char, arguments: Words, environment: Words) -> c_int = before;
@@ -44,6 +46,8 @@ stand_in! {
         work: Work,
         argument: *mut c_void,
     ) -> c_int = beside;
+    // libc's own function does not call the one above.
+    fn thrd_create(thread: *mut pthread_t, work: Start, argument: *mut c_void) -> c_int = beside;
     fn posix_spawn(
         process: *mut pid_t,
         path: *const c_char,

@@ -289,16 +289,25 @@ fn hold(is_held: bool) {
 
 /// Records that the program chooses a mask for `thread`, 0 being the caller.
 pub(super) fn leave_alone(thread: u32) {
-    let record = if thread == 0 { RECORDS.own() } else { RECORDS.find(thread) };
-    if let Some(record) = record {
+    if let Some(record) = record_of(thread) {
         record.leave_set(ALONE);
+    } else if thread == 0 {
+        step_outside();
     }
+}
+
+/// The record of `thread`, 0 being the caller. The child of a `vfork`, which has its parent's, has
+/// none.
+fn record_of(thread: u32) -> Option<&'static Record> {
+    if thread != 0 {
+        return RECORDS.find(thread);
+    }
+    RECORDS.own().filter(|record| record.thread() == Some(Native::thread_id()))
 }
 
 /// Whether `thread`, 0 being the caller, has the special set's mask now.
 pub(super) fn is_placed(thread: u32) -> bool {
-    let record = if thread == 0 { RECORDS.own() } else { RECORDS.find(thread) };
-    record.is_some_and(Record::is_placed)
+    record_of(thread).is_some_and(Record::is_placed)
 }
 
 /// In the child of a fork: only the forking thread exists, under another id.

@@ -370,8 +370,7 @@ impl Machine {
         let task = self.scheduler.task_mut(thread);
         task.set_flight(Flight::Work(0));
         if task.state() == State::Running {
-            let at = self.clock.now + self.transactions.abort_ns();
-            self.clock.schedule_resume(thread, at.max(self.scheduler.back_at(thread)));
+            self.clock.schedule_resume(thread, self.clock.now + self.transactions.abort_ns());
         }
     }
 

@@ -93,8 +93,6 @@ const HAND_OVER_NS: u64 = 2_000;
 #[derive(Debug, Default)]
 struct LockClock {
     total: u64,
-    is_held: bool,
-    waiters: u32,
     /// Start of the current period without a running holder, if there is one.
     since: Option<u64>,
 }
@@ -106,14 +104,6 @@ impl LockClock {
 
     fn begin(&mut self, at: u64) {
         self.since = Some(self.since.map_or(at, |since| since.min(at)));
-    }
-
-    /// Adds a waiter. The time before the first one of a free lock does not count.
-    fn add_waiter(&mut self, now: u64) {
-        if !self.is_held && self.waiters == 0 {
-            self.since = Some(now + HAND_OVER_NS);
-        }
-        self.waiters += 1;
     }
 
     fn end(&mut self, now: u64) {
@@ -237,7 +227,6 @@ impl Accounts {
 
     pub(crate) fn begin_wait(&mut self, thread: u32, lock: usize, now: u64) {
         self.book(thread, now);
-        self.locks[lock].add_waiter(now);
         let inverted = self.locks[lock].inverted(now);
         let account = &mut self.threads[thread as usize];
         account.activity = Activity::Wait;
@@ -245,11 +234,8 @@ impl Accounts {
     }
 
     pub(crate) fn acquire(&mut self, thread: u32, lock: usize, now: u64) {
-        let has_waited = self.threads[thread as usize].waits_for.is_some();
         self.enter_section(thread, now);
         self.locks[lock].end(now);
-        self.locks[lock].waiters -= u32::from(has_waited);
-        self.locks[lock].is_held = true;
         self.threads[thread as usize].held.push(lock);
     }
 
@@ -257,7 +243,6 @@ impl Accounts {
         self.book(thread, now).held.retain(|&held| held != lock);
         self.leave_section(thread, now);
         self.locks[lock].begin(now + HAND_OVER_NS);
-        self.locks[lock].is_held = false;
     }
 
     /// Records that `thread` enters a critical section, with or without a lock.
@@ -396,22 +381,6 @@ mod tests {
         let end = 100 + HAND_OVER_NS + 70;
         accounts.acquire(1, lock, end);
         assert_eq!(accounts.split(1, end).inverted_ns, 70);
-    }
-
-    #[test]
-    fn free_lock_without_waiters_is_not_inverted() {
-        let mut accounts = accounts();
-        let lock = accounts.add_lock();
-        accounts.acquire(0, lock, 0);
-        accounts.release(0, lock, 100);
-        accounts.begin_wait(1, lock, 50_000);
-        accounts.acquire(1, lock, 50_100);
-        let waiter = accounts.split(1, 50_100);
-        assert_eq!((waiter.spinning_ns, waiter.inverted_ns), (100, 0));
-        accounts.begin_wait(0, lock, 60_000);
-        accounts.release(1, lock, 70_000);
-        accounts.acquire(0, lock, 70_000 + HAND_OVER_NS + 30);
-        assert_eq!(accounts.split(0, 80_000).inverted_ns, 30, "it waited for the hand-over");
     }
 
     #[test]
