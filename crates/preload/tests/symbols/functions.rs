@@ -133,6 +133,7 @@ pub const ROWS: &[Row] = &[
     Row {
         names: &[
             "pthread_create",
+            "thrd_create",
             "exec{l,lp,le,v,vp,ve,vpe,veat}",
             "fexecve",
             "posix_spawn{,p}",
