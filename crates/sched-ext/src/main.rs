@@ -126,7 +126,7 @@ fn print_message(text: &str) {
     let _ = writeln!(std::io::stderr(), "unconvoy: {}", report::legible_lines(text));
 }
 
-/// Whether this process was started to ignore `signal`, as with nohup.
+/// Whether this process was started to ignore `signal`, as by nohup.
 fn is_ignored(signal: libc::c_int) -> bool {
     // SAFETY: all-zero bytes are a `sigaction`, and without a new action the call only reads the
     // present one.
@@ -140,9 +140,9 @@ fn is_ignored(signal: libc::c_int) -> bool {
 /// Schedules until a signal ends it (`None`) or the kernel unloads the scheduler.
 fn run(arguments: &Arguments) -> anyhow::Result<Option<Ending>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in
-        [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().filter(|it| !is_ignored(*it))
-    {
+    // A background job of a script ignores SIGINT, but `kill -INT` must end it.
+    let hang_up = Some(libc::SIGHUP).filter(|signal| !is_ignored(*signal));
+    for signal in [libc::SIGINT, libc::SIGTERM].into_iter().chain(hang_up) {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     privilege::limit().context(messages::PRIVILEGE_NOT_LIMITED)?;
