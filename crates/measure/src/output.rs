@@ -96,9 +96,13 @@ pub fn check(path: &Path) -> std::io::Result<()> {
     if target.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
     }
+    // The name of an open pipe leads to no path.
+    if is_open_file(path) {
+        return Ok(access(path, AccessFlags::W_OK)?);
+    }
     if target.exists() {
         access(&target, AccessFlags::W_OK)?;
-        if !target.is_file() || is_open_file(path) {
+        if !target.is_file() {
             return Ok(());
         }
     }
@@ -208,6 +212,21 @@ mod tests {
     #[test]
     fn with_suffix_keeps_dots_in_the_name() {
         assert_eq!(with_suffix(Path::new("a/run.1"), ".json"), Path::new("a/run.1.json"));
+    }
+
+    #[test]
+    fn open_pipe_is_written_to() {
+        use std::io::Read as _;
+        use std::os::fd::AsRawFd as _;
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
+        let path = PathBuf::from(format!("/dev/fd/{}", writer.as_raw_fd()));
+        check(&path).expect("it can be written");
+        assert!(!is_replaceable(&path));
+        replace(&path, b"all").expect("written");
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).expect("read");
+        assert_eq!(text, "all");
     }
 
     #[test]
