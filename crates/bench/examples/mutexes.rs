@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::{ScopedJoinHandle, sleep};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Parser;
 use serde::Serialize;
-use unconvoy::runtime::controller_report;
+use unconvoy_bench::controller::await_exit;
 use unconvoy_measure::record::Record;
 use unconvoy_measure::statistics::{Spread, short, shown};
 use unconvoy_measure::table::Table;
@@ -165,14 +165,6 @@ struct Group<'a> {
     mutexes: [(&'static str, Measure<'a>); 3],
 }
 
-/// Waits until the load controller of the last run has ended, which would take processor time from
-/// the next one.
-fn await_no_controller() {
-    while controller_report().thread != 0 {
-        sleep(Duration::from_millis(1));
-    }
-}
-
 impl Group<'_> {
     fn table(&self, cells: &[Cell], rates: &[Vec<[f64; 3]>]) -> Table {
         let [ours, others @ ..] = self.mutexes.each_ref().map(|(name, _)| name.to_string());
@@ -245,7 +237,7 @@ fn main() -> anyhow::Result<()> {
         for &(group, cell, mutex) in &runs {
             let (name, measure) = &groups[group].mutexes[mutex];
             let rate = measure(cells[cell], options.seconds)?;
-            await_no_controller();
+            await_exit()?; // the run's load controller takes no time from the next run
             record.runs.push(serde_json::json!({
                 "language": groups[group].language, "mutex": name, "cell": cells[cell],
                 "round": round, "million_operations_per_s": rate,

@@ -28,7 +28,7 @@ pub(crate) fn await_start(contenders: u32) -> anyhow::Result<()> {
 /// # Errors
 ///
 /// A controller still ran after 5 s.
-pub(crate) fn await_exit() -> anyhow::Result<()> {
+pub fn await_exit() -> anyhow::Result<()> {
     let exited = becomes(|report| !report.running && report.thread == 0);
     ensure!(exited, messages::controller_stayed(LIMIT.as_secs()));
     Ok(())

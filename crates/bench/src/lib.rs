@@ -30,7 +30,7 @@ pub mod setup;
 pub mod threads;
 
 mod condvar;
-mod controller;
+pub mod controller;
 mod counter;
 mod idle;
 mod memory;
