@@ -55,6 +55,14 @@ int unconvoy_set_cancel_type(int new)
 	return before;
 }
 
+/* The same for the cancellation state. */
+int unconvoy_set_cancel_state(int new)
+{
+	int before;
+	pthread_setcancelstate(new, &before);
+	return before;
+}
+
 /* Acts on a pending cancellation. A wait that is signalled while it polls makes no system call, so
  * without this call it would not be a cancellation point. */
 void unconvoy_test_cancel(void)

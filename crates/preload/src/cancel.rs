@@ -1,13 +1,19 @@
-//! The calling thread's cancellation type.
+//! The calling thread's cancellation type and state.
 
 use core::ffi::c_int;
 
 /// glibc's value; the libc crate lacks it.
 const PTHREAD_CANCEL_DEFERRED: c_int = 0;
 
+/// glibc's value, likewise.
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
 unsafe extern "C-unwind" {
     /// See `boundary.c`.
     safe fn unconvoy_set_cancel_type(new: c_int) -> c_int;
+
+    /// See `boundary.c`.
+    safe fn unconvoy_set_cancel_state(new: c_int) -> c_int;
 }
 
 /// The type that a thread had before [`defer`].
@@ -18,6 +24,14 @@ pub(crate) struct Before(c_int);
 #[inline]
 pub(crate) fn defer() -> Before {
     Before(unconvoy_set_cancel_type(PTHREAD_CANCEL_DEFERRED))
+}
+
+/// Runs `work`, in which no cancellation takes effect.
+pub(crate) fn without<R>(work: impl FnOnce() -> R) -> R {
+    let before = unconvoy_set_cancel_state(PTHREAD_CANCEL_DISABLE);
+    let result = work();
+    unconvoy_set_cancel_state(before);
+    result
 }
 
 /// Whether the calling thread may be cancelled at any instruction.

@@ -32,6 +32,7 @@
 
 mod attributes;
 mod polling;
+mod shared;
 mod waiters;
 
 use core::ffi::{c_int, c_void};
@@ -141,7 +142,10 @@ impl Cond {
     }
 
     /// The calling waiter's last access to the condition variable.
-    fn leave(&self) {
+    fn leave(&self, node: &Node<'_>) {
+        if node.is_inherited() {
+            return self.adopt_after_fork(); // which has cleared `users`, or does
+        }
         let users = &raw const self.users;
         if self.users.fetch_sub(1, Release) == DESTROYER | 1 {
             Native::unpark(users, u32::MAX);
@@ -214,11 +218,19 @@ impl Cond {
 
     /// Ends a wait without a signal. Passes on a signal that arrived meanwhile.
     fn give_up(&self, node: &Node<'_>) {
-        if !self.waiters.unlist(node) {
-            node.wait_until_signalled();
+        if self.is_signalled_before_unlisted(node) {
             self.signal(); // it was meant for a thread that still waits
         }
-        self.leave();
+        self.leave(node);
+    }
+
+    /// Takes `node` out of the list. Returns true, after the signal, if a signaller already has.
+    fn is_signalled_before_unlisted(&self, node: &Node<'_>) -> bool {
+        if node.is_inherited() || self.waiters.unlist(node) {
+            return false;
+        }
+        node.wait_until_signalled();
+        true
     }
 }
 
@@ -260,9 +272,13 @@ unsafe fn wait(cond: &Cond, mutex: &Mutex, until: Option<(Clock, Until<'_>)>) ->
     let type_before = cancel::defer();
     unconvoy_test_cancel();
     let in_use = Use::begin(mutex);
-    let wait = Wait { cond, mutex, node: Node::new(mutex), in_use };
     // SAFETY: the caller holds the mutex.
-    let result = unsafe { wait.run(deadline) };
+    let result = if cond.is_libcs() {
+        unsafe { shared::wait(cond, mutex, in_use, deadline) }
+    } else {
+        let wait = Wait { cond, mutex, node: Node::new(mutex), in_use };
+        unsafe { wait.run(deadline) }
+    };
     type_before.restore();
     result
 }
@@ -290,7 +306,7 @@ impl Wait<'_> {
         if let Some(recorded) = recorded {
             recorded.end();
         }
-        cond.leave();
+        cond.leave(node);
         if node.is_requeued() {
             record_requeued(mutex, 0);
         } else if node.signalled_at().is_some() {
@@ -324,11 +340,13 @@ impl Wait<'_> {
             unsafe {
                 unconvoy_cancellable_wait(node.state(), ASLEEP, realtime, until, abandon, argument)
             };
-            if !node.is_signalled() && deadline.is_some_and(Deadline::has_passed) {
-                if self.cond.waiters.unlist(node) {
-                    return ETIMEDOUT;
-                }
-                node.wait_until_signalled();
+            if node.is_signalled() {
+                break;
+            }
+            let has_passed = deadline.is_some_and(Deadline::has_passed);
+            if has_passed || node.is_inherited() {
+                let is_signalled = self.cond.is_signalled_before_unlisted(node);
+                return if has_passed && !is_signalled { ETIMEDOUT } else { 0 };
             }
         }
         0

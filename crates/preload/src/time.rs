@@ -29,11 +29,24 @@ impl Clock {
         }
     }
 
+    /// The absolute time in `ns` nanoseconds, on the clock as the program sees it.
+    pub(crate) fn in_ns(self, ns: u64) -> timespec {
+        let now = real::faked_time(self.number()).as_ref().map_or_else(|| self.now(), nanoseconds);
+        timespec_of(now.saturating_add(ns))
+    }
+
     fn now(self) -> u64 {
         match self {
             Clock::Monotonic => Native::now(),
             Clock::Realtime => native::clock(CLOCK_REALTIME),
         }
+    }
+}
+
+fn timespec_of(ns: u64) -> timespec {
+    timespec {
+        tv_sec: (ns / 1_000_000_000).cast_signed(),
+        tv_nsec: (ns % 1_000_000_000).cast_signed(),
     }
 }
 
@@ -72,14 +85,16 @@ impl Deadline {
     }
 
     pub(crate) fn as_timespec(self) -> timespec {
-        timespec {
-            tv_sec: (self.ns / 1_000_000_000).cast_signed(),
-            tv_nsec: (self.ns % 1_000_000_000).cast_signed(),
-        }
+        timespec_of(self.ns)
     }
 
     pub(crate) fn is_realtime(self) -> bool {
         self.clock == Clock::Realtime
+    }
+
+    /// Nanoseconds until the deadline passes.
+    pub(crate) fn left(self) -> u64 {
+        self.ns.saturating_sub(self.clock.now())
     }
 
     /// The deadline as locks take it.

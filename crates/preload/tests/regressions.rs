@@ -154,6 +154,16 @@ fn fork_during_first_use_of_condition_leaves_it_usable_in_child() {
 }
 
 #[test]
+fn condition_in_shared_memory_stays_shared() {
+    assert_same("condition-in-shared-memory");
+}
+
+#[test]
+fn wait_ends_in_child_of_a_handlers_fork() {
+    assert_same("fork-in-handler");
+}
+
+#[test]
 fn user_namespace_after_contention_is_granted() {
     assert_same("namespace");
 }

@@ -8,6 +8,7 @@ use unconvoy_locks::primitive::Native;
 use unconvoy_locks::primitive::generation::ObjectGeneration;
 
 use super::Cond;
+use super::shared::is_private;
 use crate::cond_layout::{self, MONOTONIC, PROCESS_SHARED};
 use crate::config::{self, Service};
 use crate::mutex::Mutex;
@@ -27,15 +28,21 @@ impl Cond {
         config::service() == Service::Declined || self.flags().load(Relaxed) & PROCESS_SHARED != 0
     }
 
-    /// Whether libc serves a wait with `mutex`. This library takes over a process-shared condition
-    /// variable at the first wait with one of its own mutexes. POSIX requires all concurrent
-    /// waiters to use that mutex, which is private to the process, and libc's wait could not
-    /// release it.
+    /// Whether libc serves a wait with `mutex`. At the first wait with one of this library's
+    /// mutexes, which libc's wait could not release, this library takes over a process-shared
+    /// condition variable that other processes cannot reach; for others, see
+    /// [`shared`](super::shared).
     pub(super) fn wait_is_libcs(&self, mutex: &Mutex) -> bool {
-        if self.is_libcs() && config::service() != Service::Declined && !mutex.is_libcs() {
+        if !self.is_libcs() {
+            return false;
+        }
+        if config::service() == Service::Declined || mutex.is_libcs() {
+            return true;
+        }
+        if is_private(core::ptr::from_ref(self).addr()) {
             self.flags().fetch_and(!PROCESS_SHARED, Relaxed);
         }
-        self.is_libcs()
+        false
     }
 
     pub(super) fn clock(&self) -> Clock {

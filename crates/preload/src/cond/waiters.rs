@@ -31,7 +31,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use unconvoy_locks::contention::Contention;
 use unconvoy_locks::contention::futex::Futex;
 use unconvoy_locks::primitive::turn::Verdict;
-use unconvoy_locks::primitive::{Clock as _, Native, Parking as _};
+use unconvoy_locks::primitive::{Clock as _, Generation as _, Native, Parking as _};
 
 use crate::mutex::Mutex;
 
@@ -53,13 +53,26 @@ pub(super) struct Node<'a> {
     previous: Cell<*const Node<'a>>,
     /// The mutex that the wait released.
     mutex: &'a Mutex,
+    generation: u32,
 }
 
 impl<'a> Node<'a> {
     pub(super) fn new(mutex: &'a Mutex) -> Self {
         let none = || Cell::new(ptr::null());
-        let signalled_at = AtomicU64::new(0);
-        Node { state: AtomicU32::new(AWAKE), signalled_at, next: none(), previous: none(), mutex }
+        Node {
+            state: AtomicU32::new(AWAKE),
+            signalled_at: AtomicU64::new(0),
+            next: none(),
+            previous: none(),
+            mutex,
+            generation: Native::generation(),
+        }
+    }
+
+    /// Whether a signal handler has called `fork` since the wait began, and this is the child: no
+    /// signaller knows this waiter.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.generation != Native::generation()
     }
 
     /// The word that the waiter sleeps on while it is [`ASLEEP`].
@@ -90,7 +103,7 @@ impl<'a> Node<'a> {
     /// signaller may have been preempted by this thread, so the thread sleeps: a yield never lets a
     /// thread of lower real-time priority run.
     pub(super) fn wait_until_signalled(&self) {
-        while !self.is_signalled() {
+        while !self.is_signalled() && !self.is_inherited() {
             Native::sleep_shortly(&self.state);
         }
     }

@@ -18,6 +18,8 @@
  *   reader-limit           glibc's maximum number of readers, and one more
  *   inherited-condition    a forked child uses a condition that the parent's threads wait on
  *   new-condition          a fork during the first use of a condition in the parent
+ *   condition-in-shared-memory  a private mutex, and signals from another process
+ *   fork-in-handler        a signal handler forks during a wait; the child uses the condition
  *   namespace              a new user namespace, right after contention
  */
 #include "check.h"
@@ -753,6 +755,132 @@ static void new_condition(void)
 	pthread_join(thread, NULL);
 }
 
+/* ---- condition-in-shared-memory ---- */
+
+static struct {
+	pthread_cond_t cond;
+	atomic_int waiting, released, over;
+} *common;
+
+static pthread_mutex_t own_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void signal_from_another_process(void)
+{
+	while (!atomic_load(&common->waiting))
+		sleep_ms(1);
+	sleep_ms(20);
+	atomic_store(&common->released, 1);
+	while (!atomic_load(&common->over)) {
+		pthread_cond_signal(&common->cond);
+		sleep_ms(5);
+	}
+}
+
+static void *wait_for_another_process(void *ignored)
+{
+	pthread_mutex_lock(&own_mutex);
+	pthread_cleanup_push(unlock_mutex, &own_mutex);
+	atomic_store(&common->waiting, 1);
+	while (!atomic_load(&common->released))
+		pthread_cond_wait(&common->cond, &own_mutex);
+	pthread_cleanup_pop(1);
+	return ignored;
+}
+
+static void condition_in_shared_memory(void)
+{
+	pthread_condattr_t shared;
+	pthread_t thread;
+	void *result;
+	common = mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
+	pthread_condattr_init(&shared);
+	pthread_condattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+	pthread_condattr_setclock(&shared, CLOCK_MONOTONIC);
+	pthread_cond_init(&common->cond, &shared);
+
+	check_begin("cancellation of a wait in shared memory");
+	thread_create(&thread, NULL, wait_for_another_process, NULL);
+	while (!atomic_load(&common->waiting))
+		sleep_ms(1);
+	pthread_cancel(thread);
+	pthread_join(thread, &result);
+	check_end(result == PTHREAD_CANCELED, 1);
+	CHECK(0, pthread_mutex_lock(&own_mutex), "mutex after the cancellation");
+
+	const struct timespec deadline = after_ms(CLOCK_MONOTONIC, 100);
+	int error;
+	check_begin("time-out in shared memory");
+	while ((error = pthread_cond_timedwait(&common->cond, &own_mutex, &deadline)) == 0)
+		;
+	check_end(error, ETIMEDOUT);
+	CHECK_VALUE(1, reached(CLOCK_MONOTONIC, deadline), "deadline has passed");
+	CHECK(0, pthread_mutex_unlock(&own_mutex), "unlock");
+
+	check_begin("signals from another process");
+	atomic_store(&common->waiting, 0);
+	const pid_t child = fork();
+	if (child == 0) {
+		signal(SIGALRM, SIG_DFL);
+		alarm(WATCHDOG_SECONDS - 10);
+		signal_from_another_process();
+		_exit(0);
+	}
+	wait_for_another_process(NULL);
+	atomic_store(&common->over, 1);
+	int status;
+	waitpid(child, &status, 0);
+	check_end(status, 0);
+	CHECK(0, pthread_cond_destroy(&common->cond), "destroy");
+}
+
+/* ---- fork-in-handler ---- */
+
+static struct {
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	volatile pid_t child;
+} interrupted = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, -1 };
+
+static void fork_and_signal(int ignored)
+{
+	(void)ignored;
+	interrupted.child = fork();
+	if (interrupted.child == 0) {
+		signal(SIGALRM, SIG_DFL);
+		alarm(WATCHDOG_SECONDS - 10);
+		pthread_cond_signal(&interrupted.cond);
+	}
+}
+
+static void *interrupt_soon(void *thread)
+{
+	sleep_ms(50);
+	pthread_kill(*(pthread_t *)thread, SIGUSR1);
+	return NULL;
+}
+
+static void fork_in_handler(void)
+{
+	pthread_t self = pthread_self(), other;
+	int error, status = 0;
+	signal(SIGUSR1, fork_and_signal);
+	check_begin("wait whose handler forks");
+	const struct timespec deadline = after_ms(CLOCK_REALTIME, 200);
+	pthread_mutex_lock(&interrupted.mutex);
+	thread_create(&other, NULL, interrupt_soon, &self);
+	do {
+		error = pthread_cond_timedwait(&interrupted.cond, &interrupted.mutex, &deadline);
+	} while (error == 0);
+	pthread_mutex_unlock(&interrupted.mutex);
+	if (interrupted.child == 0)
+		_exit(error == ETIMEDOUT && pthread_cond_destroy(&interrupted.cond) == 0 ? 0 : 1);
+	waitpid(interrupted.child, &status, 0);
+	check_end(error, ETIMEDOUT);
+	CHECK_VALUE(0, status, "the same wait in the child");
+	pthread_join(other, NULL);
+}
+
 /* ---- namespace ---- */
 
 static void namespace(void)
@@ -778,6 +906,8 @@ int main(int argc, char **argv)
 		{ "other-forks", other_forks }, { "early-handler", early_handler },
 		{ "unlock-free", unlock_free }, { "reader-limit", reader_limit },
 		{ "inherited-condition", inherited_condition }, { "new-condition", new_condition },
+		{ "condition-in-shared-memory", condition_in_shared_memory },
+		{ "fork-in-handler", fork_in_handler },
 		{ "namespace", namespace },
 	};
 	const char *mode = argc > 1 ? argv[1] : "";

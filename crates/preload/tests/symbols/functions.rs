@@ -59,8 +59,8 @@ pub const ROWS: &[Row] = &[
         names: &[],
         which: "process-shared",
         whose: HandedOver,
-        why: "except after a wait with a mutex taken over: it is private, so all waiters are in \
-              this process",
+        why: "taken over in private memory, after a wait with a mutex taken over; in shared \
+              memory, such a wait ends after 10 ms at most, spuriously",
     },
     Row {
         names: &[
