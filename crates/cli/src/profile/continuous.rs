@@ -7,14 +7,11 @@
 //!
 //! A descriptor of each file stays open: a process that replaces its program by `exec` removes its
 //! file, whose last state is then read from there.
-//!
-//! A service may start processes without end. Of the files of ended processes, the command keeps
-//! only those that the report at the end needs: those of the processes that waited longest.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -22,11 +19,11 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use nix::fcntl::{Flock, FlockArg};
 use object::Object as _;
 use unconvoy_measure::output::{complain, replace};
 use unconvoy_profile::{Profile, Recorded};
 
+use super::ended::{Ended, has_ended};
 use super::intervals::{Intervals, file_name, rotate};
 use super::options::Sort;
 use super::pprof;
@@ -64,8 +61,7 @@ impl Continuous {
             file,
             begin_unix_ns,
             sources: BTreeMap::new(),
-            ended: BTreeMap::new(),
-            most,
+            ended: Ended::keeping(most),
             builds: BTreeMap::new(),
             has_failed: false,
         };
@@ -91,12 +87,6 @@ struct Source {
     until_ns: u64,
 }
 
-/// A file of a process that has ended.
-struct Ended {
-    inode: u64,
-    waited_ns: [u64; 2],
-}
-
 struct Writer {
     host: String,
     intervals: Intervals,
@@ -105,10 +95,7 @@ struct Writer {
     /// Older files are of an earlier run.
     begin_unix_ns: u64,
     sources: BTreeMap<PathBuf, Source>,
-    /// Files of ended processes.
-    ended: BTreeMap<PathBuf, Ended>,
-    /// Greatest number of these.
-    most: usize,
+    ended: Ended,
     /// Build ids of programs.
     builds: BTreeMap<PathBuf, String>,
     /// Whether a profile could not be written.
@@ -134,11 +121,11 @@ impl Writer {
             let Ok(file) = File::open(path) else { continue };
             let inode = file.metadata().map_or(0, |metadata| metadata.ino());
             let known = self.sources.get(path).map(|source| source.inode);
-            let known = known.or(self.ended.get(path).map(|ended| ended.inode));
+            let known = known.or(self.ended.inode(path));
             if known == Some(inode) {
                 continue;
             }
-            self.ended.remove(path);
+            self.ended.forget(path);
             let new = Source { file, inode, last: None, until_ns: 0 };
             if let Some(mut replaced) = self.sources.insert(path.clone(), new) {
                 self.write_interval(&mut replaced);
@@ -150,16 +137,10 @@ impl Writer {
             self.write_interval(&mut source);
             if has_ended {
                 let waited_ns = source.last.as_ref().map(Recorded::waited_ns).unwrap_or_default();
-                self.ended.insert(path, Ended { inode: source.inode, waited_ns });
+                self.ended.add(path, source.inode, waited_ns);
             } else {
                 self.sources.insert(path, source);
             }
-        }
-        while self.ended.len() > self.most {
-            let least = self.ended.iter().min_by_key(|(_, ended)| ended.waited_ns);
-            let Some(path) = least.map(|(path, _)| path.clone()) else { break };
-            self.ended.remove(&path);
-            let _ = std::fs::remove_file(&path);
         }
         rotate(&self.intervals.to, self.intervals.keep);
     }
@@ -240,15 +221,6 @@ fn build_id(program: &Path) -> Option<String> {
     Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Whether the process that recorded into FILE.PID has ended. A process locks its file for as long
-/// as it has mapped it, but not at once, and its id may be of another PID namespace.
-fn has_ended(path: &Path) -> bool {
-    let pid = path.extension().unwrap_or_default();
-    let file = File::open(path);
-    let is_known = Path::new("/proc").join(pid).exists();
-    !is_known && file.is_ok_and(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok())
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
@@ -280,8 +252,7 @@ mod tests {
             file: path.clone(),
             begin_unix_ns: 0,
             sources: BTreeMap::new(),
-            ended: BTreeMap::new(),
-            most: 1,
+            ended: Ended::keeping(1),
             builds: BTreeMap::new(),
             has_failed: false,
         };

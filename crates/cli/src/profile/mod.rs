@@ -5,6 +5,7 @@
 //! modules present the report.
 
 mod continuous;
+mod ended;
 mod export;
 mod firefox;
 pub(crate) mod flame;

@@ -19,6 +19,7 @@ use unconvoy_measure::parts;
 use unconvoy_profile::{Damage, Profile, Recorded};
 
 use super::continuous::Continuous;
+use super::ended::Pruner;
 use super::observer::Observer;
 use super::options::{LIBC, ProfileArgs};
 use crate::child::{self, Ended};
@@ -90,13 +91,13 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
     let chosen = (lock, args.load.as_deref());
     let mut command = command(&args.program, chosen, args.period, &interposer, &file);
     let begin_unix_ns = begin.as_nanos() as u64;
+    let most = if args.output.is_some() { usize::MAX } else { 1 + MOST_REMARKS };
     let continuous = args.intervals().map(|intervals| {
-        let listed = file.clone();
-        let files = move || files_of(&listed).unwrap_or_default();
-        let most = if args.output.is_some() { usize::MAX } else { 1 + MOST_REMARKS };
-        Continuous::start(intervals, (file.clone(), most), begin_unix_ns, files)
+        Continuous::start(intervals, (file.clone(), most), begin_unix_ns, lister(&file))
     });
     let continuous = continuous.transpose()?;
+    let is_pruned = continuous.is_none() && args.output.is_none();
+    let pruner = is_pruned.then(|| Pruner::start(file.clone(), most, lister(&file))).transpose()?;
     let (mut observer, mut process) = (None, 0);
     let ended = child::run_observed(&mut command, None, &interrupts, |pid| {
         process = pid;
@@ -105,9 +106,8 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
     .map_err(|error| Refusal::not_started(program, &error))?;
     let end_ns = Native::now();
     let observed = observer.map(Observer::finish);
-    if let Some(continuous) = continuous {
-        continuous.finish();
-    }
+    continuous.map(Continuous::finish);
+    pruner.map(Pruner::finish);
     let mut found = recorded_since(&file, begin_unix_ns)?;
     if found.is_empty() {
         let path = executable::resolve(program).unwrap_or_else(|| program.into());
@@ -201,12 +201,14 @@ pub fn run_silently(
     let (file, _folder) = file(None)?;
     let command = command(program, (None, None), SHORT_PERIOD_MS, interposer, &file);
     let not_started = |error| Refusal::not_started(&program[0], &error);
+    let pruner = Pruner::start(file.clone(), 1 + MOST_REMARKS, lister(&file))?;
     let running = Running::start(command).map_err(not_started)?;
     let process = running.id();
     let observer = Observer::start(process);
     let ended = running.finish(Some(limit), interrupts);
     let end_ns = Native::now();
     let observed = observer.map(Observer::finish);
+    pruner.finish();
     let mut found = recorded_since(&file, 0)?.into_iter();
     let main = found.next().map(|(path, mut recorded)| {
         if recorded.pid == process {
@@ -254,6 +256,11 @@ fn remarks_on_others(others: &[(PathBuf, Recorded)], is_kept: bool) -> Vec<Strin
         format!("Process {} ({program}) also waited {waits} times: {place}.", other.pid)
     };
     waited.take(MOST_REMARKS).map(remark).collect()
+}
+
+fn lister(file: &Path) -> impl Fn() -> Vec<PathBuf> + Send + use<> {
+    let file = file.to_path_buf();
+    move || files_of(&file).unwrap_or_default()
 }
 
 /// The files of a run: FILE and FILE.PID.
