@@ -101,6 +101,7 @@ setup:
 	@scripts/setup.sh scripts/packages-build.txt
 
 setup-tests: setup
+	$(if $(call has_space,$(TMPDIR)),$(error TMPDIR must be a path without spaces: "$(TMPDIR)"))
 	@scripts/setup.sh scripts/packages-test.txt
 
 setup-tests-all: setup-tests setup-oldest-rust
@@ -179,7 +180,10 @@ soak: export LIMIT = $(shell expr 8 '*' $(SECONDS) + 2400)
 soak: setup-tests-all build-tests
 	@mkdir -p target
 	$(CC) -std=c11 -D_GNU_SOURCE -O2 -pthread -o target/stress crates/preload/tests/c/stress.c
-	LD_PRELOAD=$(CURDIR)/$(RELEASE)/libunconvoy.so target/stress --seconds $(SECONDS)
+	@# The dynamic linker only prints that it cannot load the library.
+	LD_PRELOAD=$(CURDIR)/$(RELEASE)/libunconvoy.so target/stress --seconds $(SECONDS) \
+		2>target/stress.txt || { cat target/stress.txt; exit 1; }
+	@if test -s target/stress.txt; then cat target/stress.txt; exit 1; fi
 	UNCONVOY_LIBRARY=$(CURDIR)/$(RELEASE)/libunconvoy.so UNCONVOY_SUITE=loiter+control \
 		UNCONVOY_DIFFERENTIAL_SECONDS=$(SECONDS) UNCONVOY_SOAK_SECONDS=$(SECONDS) \
 		$(call TEST,ONLY=unconvoy-preload) --test differential --test soak -- --include-ignored \
@@ -193,7 +197,7 @@ fuzz: setup
 	scripts/fuzz.sh $(FUZZ_SECONDS)
 
 # Continues an interrupted run.
-test-suites: setup build
+test-suites: setup-tests build
 	scripts/test-suites.py $(SUITES)
 
 test-lint:
@@ -354,7 +358,7 @@ bench-tune: setup build
 # Measures the overhead of `unconvoy sched` without contention in instructions of a guest, which do
 # not depend on the host's speed. Then runs the workloads of
 # docs/reference/kernel-workloads.md, whose numbers depend on it.
-bench-sched: setup-tests
+bench-sched: setup-tests kernel
 	$(CARGO) test --release -p unconvoy-sched-ext --test guest overhead -- --ignored --nocapture
 	$(CARGO) test --release -p unconvoy-sched-ext --test guest throughput -- --ignored --nocapture
 
@@ -371,7 +375,7 @@ patched:
 
 # Continues an interrupted run. Without hardware transactions, it omits the elided lock and says so.
 bench-patched: patched
-	@scripts/setup.sh scripts/packages-syncchar.txt
+	@scripts/setup.sh scripts/packages-test.txt scripts/packages-syncchar.txt
 	$(CARGO) build $(IN_TARGET) --release -p unconvoy-cli -p unconvoy-preload \
 		-p unconvoy-plugin-user
 	scripts/bench-patched.py --out .bench-patched
@@ -383,7 +387,7 @@ figures-simulated: build
 	$(RELEASE)/unconvoy papers all simulated --out .figures --seeds $(SEEDS)
 
 # Continues an interrupted run. scripts/evaluation.toml lists the records.
-evaluation: setup build
+evaluation: setup-tests build
 	scripts/evaluation.py $(RECORDS)
 	$(MAKE) --no-print-directory docs book
 
@@ -422,7 +426,7 @@ deb-files: $(CARGO_DEB)
 	ls target/debian/*.deb
 
 # Installs the packages in a fresh Debian 12, runs the README's commands, and removes them.
-test-deb:
+test-deb: deb
 	@scripts/setup.sh scripts/packages-deb.txt
 	scripts/deb/test.sh
 

@@ -265,7 +265,7 @@ fn validate(seconds: &str, repeats: usize, elides: bool, wanted: impl Fn(&str) -
         SUBJECTS.iter().filter(|(name, kind)| {
             let missing = matches!(kind, Kind::Memcached) && !has_memcached;
             if missing {
-                println!("left out: memcached is not installed");
+                println!("skipped: memcached is not installed");
             }
             wanted(name) && !missing
         })

@@ -55,7 +55,9 @@ impl Copy {
 
     fn git(&self, words: &[&str]) {
         let who = ["-c", "user.name=a", "-c", "user.email=a@b"];
-        let status = Command::new("git").args(who).args(words).current_dir(self.0.path()).status();
+        let mut command = Command::new("git");
+        command.args(who).args(words).current_dir(self.0.path());
+        let status = apart(&mut command).status();
         assert!(status.expect("git").success(), "git {words:?}");
     }
 
@@ -69,10 +71,21 @@ impl Copy {
         // By Python: the kernel executes no file while another test's child has it open.
         let mut command = Command::new("python3");
         command.arg(self.path("scripts/evaluation.py")).args(words);
-        let Output { status, stdout, stderr } = command.output().expect("python3");
+        let Output { status, stdout, stderr } = apart(&mut command).output().expect("python3");
         let text = |bytes| String::from_utf8(bytes).expect("text");
         (status.code(), text(stdout) + &text(stderr))
     }
+}
+
+/// Keeps git away from the user's repository, which a hook of git's names, and from the user's
+/// configuration.
+fn apart(command: &mut Command) -> &mut Command {
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"GIT_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1")
 }
 
 #[test]

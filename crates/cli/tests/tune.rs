@@ -248,7 +248,7 @@ fn wrong_usage_starts_nothing() {
 #[test]
 fn read_only_folder_is_reported_before_the_first_run() {
     if nix::unistd::geteuid().is_root() {
-        println!("not tested: root may write to any folder; see wrong_usage_starts_nothing");
+        println!("skipped: root may write to any folder; see wrong_usage_starts_nothing");
         return;
     }
     let stage = Stage::new();
@@ -421,7 +421,7 @@ fn contended_program_gets_a_verdict_that_names_its_lock() {
     let command = env!("CARGO_BIN_EXE_unconvoy");
     let library = Path::new(command).parent().unwrap().join("libunconvoy.so");
     if !library.is_file() {
-        println!("not tested: libunconvoy.so is not built (cargo build --workspace)");
+        println!("missing: libunconvoy.so is not built (cargo build --workspace)");
         return;
     }
     let stage = Stage::new();

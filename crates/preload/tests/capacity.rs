@@ -141,6 +141,7 @@ impl Drop for Offline {
 }
 
 #[test]
+#[ignore = "make test-all: takes a processor from the whole machine"]
 fn capacity_follows_processor_offline_and_back() {
     let _alone = alone();
     let switch = Path::new("/sys/devices/system/cpu/cpu1/online");

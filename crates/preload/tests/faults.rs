@@ -68,6 +68,12 @@ struct Stage {
 impl Stage {
     fn new() -> Option<Self> {
         let strace = installed("strace", "strace")?;
+        let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+        let scope = scope.unwrap_or_default();
+        if !matches!(scope.trim(), "" | "0") && !rustix::process::geteuid().is_root() {
+            println!("skipped: kernel.yama.ptrace_scope is {}", scope.trim());
+            return None;
+        }
         let directory = tempfile::tempdir().expect("a temporary directory");
         let program = compile(directory.path(), "faults.c", &[]);
         Some(Stage { directory, program, strace })

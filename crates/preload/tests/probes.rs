@@ -133,7 +133,9 @@ fn no_function_with_a_probe_uses_the_red_zone() {
 #[test]
 fn readelf_lists_every_probe() {
     let Some(readelf) = installed("readelf", "binutils") else { return };
-    let text = run(Command::new(readelf).arg("-n").arg(library())).success("readelf").text();
+    let text = run(Command::new(readelf).env("LC_ALL", "C").arg("-n").arg(library()))
+        .success("readelf")
+        .text();
     for (name, _) in OF_LIBC {
         assert!(text.contains(&format!("Name: {name}\n")), "{name}");
     }

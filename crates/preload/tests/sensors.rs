@@ -185,6 +185,7 @@ fn program_that_closes_bpf_descriptors_falls_back() {
 }
 
 #[test]
+#[ignore = "make test-all: counts the links of the whole machine"]
 fn killed_program_leaves_no_bpf_links() {
     let _alone = alone();
     let contend = Contend::new();

@@ -186,14 +186,16 @@ fn debugger_attaches_and_detaches() {
     let Some(debugger) = installed("gdb", "gdb") else { return };
     let place = Place::new();
     let running = place.start(&[]);
+    let mut has_attached = false;
     for _ in 0..3 {
         let mut command = Command::new(&debugger);
         let process = running.id().as_raw_nonzero().to_string();
         command.args(["-nx", "-p", &process, "-batch", "-ex", "thread apply all bt"]);
         let output = room::output(&mut command).expect("gdb runs");
-        if !output.status.success() {
-            // The program may have ended meanwhile.
-            println!("gdb: {}", String::from_utf8_lossy(&output.stderr));
+        has_attached |= String::from_utf8_lossy(&output.stdout).contains("#0");
+        if !has_attached {
+            println!("skipped: {}", String::from_utf8_lossy(&output.stderr).trim());
+            break;
         }
     }
     assert_eq!(running.finish(LIMIT).success("debugged").text(), COUNTED);

@@ -3,16 +3,16 @@
 use std::process::Command;
 
 /// Whether all probes succeed; prints the first that is missing or fails. Use it only for probes,
-/// so that no failure of our own code passes for a skipped test.
+/// so that no failure of our own code passes for a missing program.
 pub fn succeed(commands: impl IntoIterator<Item = Command>) -> bool {
     commands.into_iter().all(|mut command| match command.output() {
         Ok(output) if output.status.success() => true,
         Ok(output) => {
-            eprintln!("skipped: {command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
+            eprintln!("missing: {command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
             false
         }
         Err(error) => {
-            eprintln!("skipped: {command:?}: {error}");
+            eprintln!("missing: {command:?}: {error}");
             false
         }
     })

@@ -172,6 +172,17 @@ pub fn library() -> Option<PathBuf> {
     is_built.then_some(found)
 }
 
+/// Whether processes that are not children of the reader may be read; false after a message
+/// (`Documentation/admin-guide/LSM/Yama.rst` in the kernel's source).
+pub fn may_read_processes() -> bool {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let is_free = matches!(scope.trim(), "" | "0") || nix::unistd::geteuid().is_root();
+    if !is_free {
+        println!("skipped: kernel.yama.ptrace_scope is {}", scope.trim());
+    }
+    is_free
+}
+
 /// A process that is killed when the test ends.
 pub struct Running(pub Child);
 

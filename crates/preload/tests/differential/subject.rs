@@ -71,6 +71,7 @@ struct Thread {
 
 impl Subject {
     pub fn start(mut command: Command) -> Result<Self, Failure> {
+        let is_preloaded = command.get_envs().any(|it| it.0 == "LD_PRELOAD" && it.1.is_some());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let backs_off = command.get_envs().any(|it| it.1 == Some("backoff".as_ref()));
         let rest = if backs_off { BACKOFF } else { Duration::ZERO };
@@ -88,6 +89,9 @@ impl Subject {
                 return Err(subject.hang("threads do not start"));
             }
         }
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", subject.child.id()));
+        let has_library = maps.is_ok_and(|maps| maps.contains("libunconvoy"));
+        assert_eq!(has_library, is_preloaded, "the library in the program");
         Ok(subject)
     }
 

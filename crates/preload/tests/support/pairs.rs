@@ -23,7 +23,11 @@ pub fn pairs() -> Vec<Pair> {
     match std::env::var("UNCONVOY_SUITE") {
         Ok(suite) if suite == "all" => runnable,
         Ok(suite) => {
-            let listed: Vec<_> = suite.split(',').filter_map(|pair| pair.split_once('+')).collect();
+            let pair = |pair: &str| {
+                let known = all().find(|(lock, load)| pair == format!("{lock}+{load}"));
+                known.unwrap_or_else(|| panic!("UNCONVOY_SUITE: no pair {pair}"))
+            };
+            let listed: Vec<Pair> = suite.split(',').map(pair).collect();
             runnable.into_iter().filter(|pair| listed.contains(pair)).collect()
         }
         Err(_) => sample(runnable),
@@ -53,6 +57,10 @@ fn sample(mut pairs: Vec<Pair>) -> Vec<Pair> {
         );
     });
     sampled
+}
+
+fn all() -> impl Iterator<Item = Pair> {
+    CONTENTION.iter().flat_map(|lock| LOAD.iter().map(|load| (lock.name, load.name)))
 }
 
 /// Every pair that this machine can run, in the catalogue's order.

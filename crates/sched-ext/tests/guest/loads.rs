@@ -149,7 +149,7 @@ fn throughput() {
         ("FIND_FILES", 300),
         ("GREP_MEGABYTES", 1),
     ];
-    let Some(output) = boot(&settings, Duration::from_secs(3600)) else { return };
+    let output = boot(&settings, Duration::from_secs(3600)).expect("a guest (make kernel)");
     let loads = loads(&output);
     println!("{PROCESSORS} virtual processors, one task each; median (min to max); {settings:?}\n");
     println!(

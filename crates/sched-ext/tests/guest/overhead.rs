@@ -26,7 +26,7 @@ fn overhead() {
             timeout: Duration::from_secs(1200),
             ..Machine::new("overhead.sh", processors)
         };
-        let Some(output) = machine.boot() else { return };
+        let output = machine.boot().expect("a guest (make kernel)");
         assert!(
             output.words("unconvoy.1")[0] == "enabled" && output.words("default.1") == ["disabled"]
         );
