@@ -187,6 +187,8 @@ fn impossible_precision_is_refused_before_first_run() {
     for (arguments, message) in [
         (&["--precision", "1.5"][..], "expected a fraction from .001 to .5"),
         (&["--precision", ".02", "--locks", "libc"][..], "name two or more --locks"),
+        (&["--precision", ".02", "--runs", "5"][..], "--runs takes 8 to 64"),
+        (&["--precision", ".02", "--runs", "65"][..], "--runs takes 8 to 64"),
     ] {
         let mut command = stage.unconvoy();
         command.arg("compare").args(arguments).args(["--", "./program"]);

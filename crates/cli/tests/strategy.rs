@@ -148,6 +148,10 @@ fn wrong_file_names_line_and_key_and_starts_nothing() {
         ("version = 1\nlock = [1]\n".into(), "server.toml:2: lock: expected a table"),
         ("version = 1\n[[lock]]\nlock = \"mcs\"\n".into(), "server.toml:2: lock: the entry names"),
         (entry(""), "server.toml:2: lock: the entry chooses nothing"),
+        (
+            format!("version = 1\n[[lock]]\nsymbol = \"{}\"\n{mcs}", "*a".repeat(20_000)),
+            "server.toml:3: symbol: expected at most 4096 bytes",
+        ),
         (entry("lock = \"mcs\"\nlod = \"park\"\n"), "server.toml:5: lod: unknown key"),
         (entry("lock = 3\n"), "server.toml:4: lock: expected a text"),
         (entry("lock = \"\"\n"), "server.toml:4: lock: expected a text"),

@@ -222,6 +222,14 @@ fn failure_in_the_confirmation_is_undecided_with_its_cause() {
 }
 
 #[test]
+fn program_that_does_not_end_within_the_budget_is_stopped() {
+    let stage = Stage::new();
+    tune(&stage, "#!/bin/sh\nexec sleep 300\n", &["--budget", "1s"])
+        .code(3)
+        .stdout(contains("Undecided: the first run did not end within the budget of 1 s"));
+}
+
+#[test]
 fn wrong_usage_starts_nothing() {
     let stage = Stage::new();
     let started = "#!/bin/sh\ntouch started\n";
@@ -333,7 +341,8 @@ fn interrupt_keeps_rounds_and_resume_goes_on() {
     let (code, text) = interrupted(&stage);
     assert_eq!(code, Some(130), "{text}");
     assert!(text.contains("So far, not confirmed: futex+none, 1.9"), "{text}");
-    assert!(text.contains("--resume server-tune.json"), "{text}");
+    // The seed is in the record; --resume takes no other.
+    assert!(text.contains("--resume server-tune.json") && !text.contains("--seed"), "{text}");
     assert!(stage::has_ended(&stage.read("child")));
     assert!(!stage.path("server.toml").exists());
     let before = record(&stage, "server-tune.json");

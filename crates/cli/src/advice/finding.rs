@@ -108,6 +108,7 @@ pub struct Gain {
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
     MeasuredWaits,
+    #[serde(rename = "syncchar-model")]
     SyncCharModel,
 }
 

@@ -9,11 +9,13 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 use regex::{Regex, RegexBuilder};
 use unconvoy_measure::arguments::timeout;
+use unconvoy_measure::sequential::LOOKS;
 
 use super::configuration::Configuration;
 use super::extract::Printed;
 use super::plan::{PLACEHOLDER, Plan};
 use super::record::Metric;
+use super::session::FEWEST_ROUNDS;
 use crate::messages::compare as messages;
 use crate::refusal::Refusal;
 
@@ -110,6 +112,11 @@ impl CompareArgs {
         }
         if self.precision.is_some() && self.locks.len() < 2 {
             return Err(Refusal::usage(messages::precision_of_one()));
+        }
+        let looks = FEWEST_ROUNDS..=LOOKS[LOOKS.len() - 1];
+        let is_wrong = |runs: u32| !looks.contains(&(runs as usize));
+        if self.precision.is_some() && self.runs.is_some_and(is_wrong) {
+            return Err(Refusal::usage(messages::runs_for_precision(*looks.start(), *looks.end())));
         }
         let runs = if self.precision.is_some() { MOST_RUNS } else { RUNS };
         let defaults = || powers_of_two(OVERLOAD * processors).collect();

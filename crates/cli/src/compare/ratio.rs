@@ -59,8 +59,13 @@ impl Ratio {
 
     /// Whether the interval reaches at most the fraction `precision` to each side.
     pub fn is_within(&self, precision: f64) -> bool {
-        let ends = self.low.zip(self.high);
-        ends.is_some_and(|(low, high)| (high / low).ln() / 2.0 <= precision.ln_1p())
+        self.half_width().is_some_and(|half| half <= precision)
+    }
+
+    /// Half the interval's width, as a fraction of the ratio.
+    pub fn half_width(&self) -> Option<f64> {
+        let (low, high) = self.low.zip(self.high)?;
+        Some((high / low).sqrt() - 1.0)
     }
 
     /// The geometric mean, if it lies outside the interval and more than [`SKEW`] from the ratio.

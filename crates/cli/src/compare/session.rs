@@ -22,7 +22,7 @@ use crate::messages::compare as messages;
 use crate::refusal::Refusal;
 
 /// Fewest rounds after which an interval may end the measurement of a thread count.
-const FEWEST_ROUNDS: usize = 8;
+pub const FEWEST_ROUNDS: usize = 8;
 
 /// How a comparison ended.
 #[derive(Debug)]

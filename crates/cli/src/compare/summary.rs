@@ -133,6 +133,13 @@ pub fn warnings(plan: &Plan, summaries: &[Summary]) -> Vec<String> {
     if (plan.runs as usize) < FEWEST_RUNS && plan.configurations.len() > 1 {
         warnings.push(messages::too_few_runs(plan.runs, FEWEST_RUNS));
     }
+    let half = |cell: &&Summary| cell.ratio.and_then(|it| it.half_width()).unwrap_or_default();
+    let widest = summaries.iter().max_by(|a, b| half(a).total_cmp(&half(b)));
+    if let (Some(cell), Some(precision)) = (widest, plan.precision)
+        && half(&cell) > precision
+    {
+        warnings.push(messages::not_precise(&name(cell), half(&cell), precision));
+    }
     if let Some(cell) = summaries.iter().find(|cell| cell.metric.min <= 0.0) {
         warnings.push(messages::metric_left_out(&name(cell)));
     }

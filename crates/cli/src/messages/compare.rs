@@ -39,6 +39,19 @@ pub(crate) fn precision_of_one() -> &'static str {
     "--precision is about ratios: name two or more --locks"
 }
 
+pub(crate) fn runs_for_precision(least: usize, most: usize) -> String {
+    format!("with --precision, --runs takes {least} to {most}")
+}
+
+/// `half` is half the interval's width, as a fraction.
+pub(crate) fn not_precise(name: &str, half: f64, wanted: f64) -> String {
+    format!(
+        "the ratio of {name} is known to ±{:.1} % and not to ±{:.1} %: raise --runs",
+        100.0 * half,
+        100.0 * wanted
+    )
+}
+
 pub(crate) fn no_thread_counts() -> &'static str {
     "expected numbers with commas between them, such as 1,2,4"
 }
@@ -153,6 +166,8 @@ pub(crate) fn samples() -> Vec<String> {
         unknown_load_manager("sleep", "  load managers: control, none"),
         no_precision().into(),
         precision_of_one().into(),
+        runs_for_precision(8, 64),
+        not_precise("default at 8 threads", 0.062, 0.02),
         lock_not_available("elided", "the processor commits no transactions"),
         nothing_to_draw().into(),
         nothing_to_list().into(),

@@ -76,6 +76,19 @@ pub(crate) fn budget_too_small(run: &str, minutes: u64) -> String {
     )
 }
 
+pub(crate) fn first_run_too_long(seconds: f64) -> String {
+    format!(
+        "Undecided: the first run did not end within the budget of {seconds:.0} s: raise --budget, \
+         or choose a program that ends"
+    )
+}
+
+pub(crate) fn trials_open() -> String {
+    "the trials did not tell all candidates apart in the time, so another one may still gain: \
+     raise --budget"
+        .to_string()
+}
+
 pub(crate) fn no_profile() -> &'static str {
     "the program recorded no profile, so no lock has an entry of its own"
 }
@@ -176,6 +189,8 @@ pub(crate) fn samples() -> Vec<String> {
         complete(file),
         differs(file, "machine's cpu", "\"Z80\"", "\"AMD EPYC\""),
         budget_too_small("60.0 s", 21),
+        first_run_too_long(30.0),
+        trials_open(),
         no_profile().into(),
         not_tried("elided", "this processor has no transactions"),
         failed_under("tpmcs+control", "exit status 3", "no database"),

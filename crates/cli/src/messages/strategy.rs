@@ -87,6 +87,14 @@ pub(crate) fn too_many_places(file: &Path, rules: usize) -> String {
     format!("{file}: the names match {rules} places, which is too many: narrow the patterns")
 }
 
+pub(crate) fn too_many_choices(at: &str, most: usize) -> String {
+    format!("{at}: more than {most} different choices in one strategy")
+}
+
+pub(crate) fn too_long(most: usize) -> String {
+    format!("expected at most {most} bytes")
+}
+
 pub(crate) fn matches_nothing(at: &str, name: &str, what: &str) -> String {
     format!("{at}: no {what} of the program or its libraries matches '{name}'; ignoring the entry")
 }
@@ -128,6 +136,8 @@ pub(crate) fn samples() -> Vec<String> {
         not_for_rwlocks().into(),
         contradiction(&at, 4),
         too_many_places(file, 20_000),
+        too_many_choices(&at, 200),
+        too_long(4096),
         matches_nothing(&at, "cache_lock", "variable"),
         other_build(&at, "server", "8f3c"),
         reduced(&at, "tpmcs-slice", "this kernel has no time-slice extension"),

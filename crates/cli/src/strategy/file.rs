@@ -23,6 +23,9 @@ const DEFAULT: &str = "default";
 /// The locks that can serve a reader-writer lock, besides libc's.
 const FOR_RWLOCKS: [&str; 2] = ["loiter", "elided"];
 
+/// No name is longer, and the pattern of a longer one would be too large.
+const LONGEST_TEXT: usize = 4096;
+
 /// The keys of `[process]`, and the variables that they set.
 const PROCESS: [(&str, Variable); 10] = [
     ("lock", environment::LOCK),
@@ -332,8 +335,12 @@ impl Source<'_> {
                 let wrong = messages::unknown_key(&KEYS.join(", "));
                 return Err(self.at(key.span().start, name, &wrong));
             }
-            if value.get_ref().as_str().is_none_or(str::is_empty) {
+            let text = value.get_ref().as_str().unwrap_or_default();
+            if text.is_empty() {
                 return Err(self.at(value.span().start, name, messages::no_text()));
+            }
+            if text.len() > LONGEST_TEXT {
+                return Err(self.at(value.span().start, name, &messages::too_long(LONGEST_TEXT)));
             }
         }
         let text = |key: &str| table.get(key).and_then(|value| value.get_ref().as_str());

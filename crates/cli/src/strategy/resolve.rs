@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use unconvoy::catalogue::strategy::{Choice, Names, Rule};
+use unconvoy::catalogue::strategy::{Choice, MOST_CHOICES, Names, Rule};
 use unconvoy::catalogue::{Availability, availability};
 
 use super::file::{Chosen, Entry, Kind, Place, Strategy};
@@ -38,7 +38,8 @@ struct Range<'a> {
 ///
 /// # Errors
 ///
-/// Two entries of the same rank choose different algorithms for one range.
+/// Two entries of the same rank choose different algorithms for one range, or there are more
+/// different choices than the library takes.
 pub fn resolve<'a>(strategy: &'a Strategy, modules: &[Module]) -> Result<Resolved<'a>, String> {
     let mut resolved =
         Resolved { choices: Vec::new(), default: None, rules: Vec::new(), warnings: Vec::new() };
@@ -48,7 +49,7 @@ pub fn resolve<'a>(strategy: &'a Strategy, modules: &[Module]) -> Result<Resolve
     }
     let mut ranges: BTreeMap<(Names, u64), Vec<Range<'_>>> = BTreeMap::new();
     for entry in &strategy.entries {
-        let Some(choice) = usable(entry, &mut resolved) else { continue };
+        let Some(choice) = usable(entry, &mut resolved)? else { continue };
         let before: usize = ranges.values().map(Vec::len).sum();
         let mut other_build = None;
         for module in modules.iter().filter(|module| entry.is_in(&module.path)) {
@@ -91,7 +92,11 @@ pub fn resolve<'a>(strategy: &'a Strategy, modules: &[Module]) -> Result<Resolve
 }
 
 /// The number of an entry's choice, if this machine can run it.
-fn usable<'a>(entry: &'a Entry, resolved: &mut Resolved<'a>) -> Option<u8> {
+///
+/// # Errors
+///
+/// There are too many choices.
+fn usable<'a>(entry: &'a Entry, resolved: &mut Resolved<'a>) -> Result<Option<u8>, String> {
     let choice = match &entry.chosen {
         Chosen::Libc => Choice::Libc,
         Chosen::Pair(lock, load) => Choice::Pair(lock, load),
@@ -104,7 +109,7 @@ fn usable<'a>(entry: &'a Entry, resolved: &mut Resolved<'a>) -> Option<u8> {
             }
             Availability::Refused(reason) => {
                 resolved.warnings.push(messages::refused(&entry.lock_at, lock, reason));
-                return None;
+                return Ok(None);
             }
         }
     }
@@ -113,7 +118,8 @@ fn usable<'a>(entry: &'a Entry, resolved: &mut Resolved<'a>) -> Option<u8> {
         resolved.choices.push(choice);
         resolved.choices.len() - 1
     });
-    u8::try_from(index).ok()
+    let number = u8::try_from(index).ok().filter(|_| index < MOST_CHOICES);
+    number.map(Some).ok_or_else(|| messages::too_many_choices(&entry.lock_at, MOST_CHOICES))
 }
 
 /// What an entry's addresses are.
@@ -218,6 +224,20 @@ mod tests {
 
     fn entry(name: &str) -> String {
         format!("[[lock]]\n{name}\nkind = \"mutex\"\nlock = \"libc\"\n")
+    }
+
+    #[test]
+    fn more_choices_than_the_library_takes_are_refused() {
+        let entries = |count: usize| {
+            let entry =
+                |index| format!("[[lock]]\nsymbol = \"a{index}\"\nload = \"park:{index}\"\n");
+            let text = (1..=count).map(entry).collect::<String>();
+            Strategy::parse(Path::new("s.toml"), &format!("version = 1\n{text}")).expect("valid")
+        };
+        assert!(resolve(&entries(MOST_CHOICES), &[]).is_ok());
+        let too_many = entries(MOST_CHOICES + 1);
+        let why = resolve(&too_many, &[]).err().expect("an error");
+        assert!(why.contains("more than 200 different choices"), "{why}");
     }
 
     #[test]

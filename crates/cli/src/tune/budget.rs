@@ -33,6 +33,8 @@ pub struct Budget {
     until_s: f64,
     /// One run at each thread count under libc.
     run_s: f64,
+    /// Number of thread counts.
+    counts: usize,
     /// Part of the time for trials that configurations of the whole process may take.
     process: f64,
 }
@@ -43,7 +45,8 @@ impl Budget {
         let first = record.round(Stage::First, 1);
         let run_s = first.map(|run| run.wall_s + OVERHEAD).sum();
         let process = if tries_locks { PROCESS } else { 1.0 };
-        Budget { from_s: elapsed_s, until_s: record.plan.budget_s, run_s, process }
+        let counts = record.plan.threads.len();
+        Budget { from_s: elapsed_s, until_s: record.plan.budget_s, run_s, counts, process }
     }
 
     fn trials(&self) -> f64 {
@@ -92,7 +95,8 @@ impl Budget {
         let enough = self.from_s + least / CONFIRMATION + ROUNDS * CONFIRMED * self.run_s;
         if self.until_s - self.from_s < least {
             let minutes = (enough / 60.0).ceil();
-            return Err(messages::budget_too_small(&seconds(self.run_s), minutes as u64));
+            let run = seconds(self.run_s / self.counts as f64);
+            return Err(messages::budget_too_small(&run, minutes as u64));
         }
         Ok(())
     }
@@ -138,7 +142,7 @@ mod tests {
     use super::*;
 
     fn budget(run_s: f64) -> Budget {
-        Budget { from_s: 10.0, until_s: 300.0, run_s, process: PROCESS }
+        Budget { from_s: 10.0, until_s: 300.0, run_s, counts: 2, process: PROCESS }
     }
 
     #[test]
@@ -148,7 +152,7 @@ mod tests {
         assert_eq!((budget(30.0).configurations(), budget(30.0).entries()), (1, 0));
         assert!(budget(30.0).check().is_ok());
         let why = budget(60.0).check().unwrap_err();
-        assert!(why.contains("60.0 s") && why.contains("--budget 38m"), "{why}");
+        assert!(why.contains("30.0 s") && why.contains("--budget 38m"), "{why}");
     }
 
     #[test]

@@ -90,16 +90,24 @@ pub fn remark_on_noise(record: &mut Record) -> bool {
     let is_decided = verdict.recommended != LIBC;
     let half = 100.0 * ((open.whole.high / open.whole.low).sqrt() - 1.0);
     if record.complete {
-        record.warnings.push(messages::varies(half, rounds, &seconds(time)));
+        record.remark(messages::varies(half, rounds, &seconds(time)));
     }
     is_decided
+}
+
+/// Adds a warning if nothing is recommended, and the trials left candidates that may still gain.
+pub fn remark_on_open_trials(record: &mut Record) {
+    let is_libc = record.verdict.as_ref().is_some_and(|it| it.recommended == LIBC);
+    if record.complete && record.is_open && is_libc {
+        record.remark(messages::trials_open());
+    }
 }
 
 /// Adds a warning if the first run was so short that a gain is hard to see.
 pub fn remark_on_short_runs(record: &mut Record) {
     let shortest = record.round(Stage::First, 1).map(|run| run.wall_s).min_by(f64::total_cmp);
     if let Some(run) = shortest.filter(|&run| run < SHORT_S) {
-        record.warnings.push(messages::short_runs(&seconds(run)));
+        record.remark(messages::short_runs(&seconds(run)));
     }
 }
 

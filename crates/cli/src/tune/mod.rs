@@ -13,6 +13,7 @@ mod known;
 pub mod options;
 mod page;
 mod phases;
+mod preparation;
 mod race;
 mod record;
 mod records;

@@ -126,6 +126,11 @@ impl Race {
         rivals.all(|rival| leader.is_some_and(|it| self.is_below(rival, it, WORTH.ln_1p(), pooled)))
     }
 
+    /// Whether a further round decides nothing.
+    pub fn is_over(&self) -> bool {
+        self.is_decided() || LOOKS.last().is_some_and(|last| self.rounds >= *last)
+    }
+
     /// The best so far of those that are left and pass `is_eligible`; the first of equals, because
     /// configurations are listed simplest first.
     pub fn leader(&self, is_eligible: impl Fn(usize) -> bool) -> Option<usize> {

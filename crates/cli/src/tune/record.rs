@@ -53,6 +53,9 @@ pub struct Record {
     pub runs: Vec<Run>,
     /// Candidate that was confirmed; null before the confirmation.
     pub confirmed: Option<usize>,
+    /// Whether the trials of configurations of the process ended undecided.
+    #[serde(default)]
+    pub is_open: bool,
     /// Number of rounds of the confirmation, fixed before the first of them.
     pub fresh_rounds: Option<usize>,
     /// What the confirmation says.
@@ -120,10 +123,18 @@ impl Record {
             withdrawn: Vec::new(),
             runs: Vec::new(),
             confirmed: None,
+            is_open: false,
             fresh_rounds: None,
             verdict: None,
             strategy: None,
             warnings: Vec::new(),
+        }
+    }
+
+    /// Adds a warning, once.
+    pub fn remark(&mut self, warning: String) {
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
         }
     }
 

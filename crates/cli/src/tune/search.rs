@@ -194,6 +194,7 @@ fn conclude(
         record.sentence = file::sentence(&record, &name);
     }
     file::remark_on_short_runs(&mut record);
+    file::remark_on_open_trials(&mut record);
     let is_decided = file::remark_on_noise(&mut record);
     record.warnings.extend(phases::remark(&record).filter(|_| record.complete));
     if status == 0 && !is_decided {
@@ -256,9 +257,13 @@ fn resuming(state: &Path, program: &[OsString]) -> String {
     let mut words = command_line();
     let mut options = words[..words.len() - program.len()].to_vec();
     let program = words.split_off(options.len());
-    if let Some(place) = options.iter().position(|word| word.starts_with("--resume")) {
-        let has_value_apart = options[place] == "--resume";
-        options.drain(place..=place + usize::from(has_value_apart));
+    // The record has the seed.
+    for option in ["--resume", "--seed"] {
+        let is_it = |word: &String| word == option || word.starts_with(&format!("{option}="));
+        if let Some(place) = options.iter().position(is_it) {
+            let has_value_apart = options[place] == option;
+            options.drain(place..=place + usize::from(has_value_apart));
+        }
     }
     let place = options.iter().position(|word| word == "tune").map_or(1, |place| place + 1);
     options.splice(place..place, ["--resume".into(), state.display().to_string()]);

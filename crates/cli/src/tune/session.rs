@@ -3,19 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsString, c_int};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use unconvoy_measure::arguments::thread_count;
 use unconvoy_measure::chart::quantity;
-use unconvoy_measure::child::Outcome;
 use unconvoy_measure::export::Destination;
 use unconvoy_measure::progress::Progress;
 use unconvoy_measure::sequential::{Interval, centre};
 
 use super::budget::{self, Budget};
 use super::candidates::{self, DEFAULT, Facts, LIBC, Stage};
-use super::costs::Costs;
 use super::race::WORTH;
 use super::record::{Record, Run, Withdrawn};
 use super::verdict::{Comparison, Verdict};
@@ -25,7 +22,6 @@ use crate::compare::plan::words;
 use crate::compare::trial::{End, Runner};
 use crate::messages::compare::killed_after_timeout;
 use crate::messages::search as messages;
-use crate::profile;
 use crate::refusal::Refusal;
 
 /// Fewer rounds of trials deserve a warning.
@@ -73,8 +69,8 @@ impl Session<'_> {
         if let Some(best) = self.record.confirmed {
             return self.confirm(best, &budget); // of an interrupted search
         }
-        budget.check().map_err(Stop::Undecided)?;
         if self.record.candidates.is_empty() {
+            budget.check().map_err(Stop::Undecided)?;
             let facts = Facts {
                 processors: self.record.context.machine.processors,
                 threads: self.record.plan.threads.iter().copied().max().flatten(),
@@ -88,51 +84,6 @@ impl Session<'_> {
 
     pub fn elapsed(&self) -> f64 {
         self.before_s + self.started.elapsed().as_secs_f64()
-    }
-
-    /// Runs the program under libc once per thread count.
-    fn first(&mut self) -> Result<(), Stop> {
-        if self.record.rounds(Stage::First) > 0 {
-            return Ok(());
-        }
-        let libc = Configuration::parse("libc").expect("a known configuration");
-        self.configurations.insert(LIBC, libc);
-        let mut runs = Vec::new();
-        for threads in self.record.plan.threads.clone() {
-            let run = self.measure(Stage::First, 1, LIBC, threads, self.timeout);
-            runs.push(run.map_err(|end| self.failed("the first run", LIBC, threads, end))?);
-        }
-        self.record.runs = runs;
-        Ok(())
-    }
-
-    /// Profiles the program at the greatest thread count.
-    fn profile(&mut self) -> Result<(), Stop> {
-        if self.record.costs.is_some() {
-            return Ok(());
-        }
-        self.show("profile");
-        let threads = self.record.plan.threads.iter().copied().max().flatten();
-        let program = words(&self.program, threads);
-        let limit = budget::profile(&self.record, self.elapsed());
-        let library = self.runner.library.as_deref().unwrap_or(Path::new(""));
-        let interrupts = self.runner.interrupts;
-        let profiled = profile::profiled(&program, library, limit, interrupts);
-        let (outcome, report) = profiled
-            .map_err(|error| Stop::Refused(Refusal { status: 1, message: format!("{error:#}") }))?;
-        if let Outcome::Interrupted(signal) = outcome {
-            return Err(Stop::Interrupted(signal));
-        }
-        let given = threads.unwrap_or(self.record.context.machine.processors);
-        let costs = report.map(|(report, seen)| match seen {
-            0 => Costs::of(&report, u64::from(given)),
-            _ => Costs::of(&report, seen),
-        });
-        if costs.is_none() {
-            self.record.warnings.push(messages::no_profile().to_string());
-        }
-        self.record.costs = Some(costs.unwrap_or_default());
-        Ok(())
     }
 
     /// Finds the best candidate.
@@ -149,7 +100,8 @@ impl Session<'_> {
             self.record.candidates.extend(more.into_iter().take(budget.entries()));
         }
         let of_locks = self.of_stage(Stage::Locks);
-        if of_locks.is_empty() || budget.entries() == 0 {
+        let is_tried = self.record.rounds(Stage::Locks) > 0; // by an interrupted search
+        if of_locks.is_empty() || budget.entries() == 0 && !is_tried {
             return Ok(base);
         }
         let with_base: Vec<usize> = std::iter::once(base).chain(of_locks).collect();
@@ -199,24 +151,27 @@ impl Session<'_> {
     fn race(&mut self, stage: Stage, members: &[usize], until_s: f64) -> Result<usize, Stop> {
         let members = self.prepared(members);
         let mut race = self.record.race(stage, &members);
-        while !race.is_decided() {
+        while !race.is_over() {
             let round = race.rounds() + 1;
             let running = race.running();
             let seconds = self.round_seconds(running.iter().map(|&index| members[index]));
             if self.elapsed() + seconds > until_s {
-                self.remark_on_rounds(race.rounds(), members.len(), seconds / running.len() as f64);
+                let runs = running.len() * self.record.plan.threads.len();
+                self.remark_on_rounds(race.rounds(), members.len(), seconds / runs as f64);
                 break;
             }
             let running: Vec<usize> = running.into_iter().map(|index| members[index]).collect();
             self.round(stage, round, &running)?;
             self.record.account(&mut race, stage, round, &members);
         }
+        self.record.is_open |= stage == Stage::Process && !race.is_decided();
         // The simpler ones are libc and the default, and then what the first trials chose.
         let simple = &members[..members.len().min(if stage == Stage::Process { 2 } else { 1 })];
         let is_eligible = |index: usize| self.record.loses_nowhere(stage, members[index], simple);
         let leader = match race.rounds() {
             // Without a trial, the likeliest one is confirmed.
-            0 if members.len() > simple.len() => Some(simple.len()),
+            0 if stage == Stage::Process && members.len() > simple.len() => Some(simple.len()),
+            0 => Some(0),
             _ => race.leader(is_eligible).or_else(|| race.leader(|_| true)),
         };
         // An entry must probably be better than none: among equals, luck decides who leads.
@@ -240,9 +195,7 @@ impl Session<'_> {
                 }
                 Err(why) => {
                     let remark = messages::not_tried(&candidate.name, &why);
-                    if !self.record.warnings.contains(&remark) {
-                        self.record.warnings.push(remark);
-                    }
+                    self.record.remark(remark);
                 }
             }
         }
@@ -252,8 +205,8 @@ impl Session<'_> {
     /// Adds a warning if time sufficed for a few rounds only.
     fn remark_on_rounds(&mut self, rounds: usize, candidates: usize, run_s: f64) {
         if rounds < FEW_ROUNDS {
-            let remark = messages::few_rounds(&quantity::seconds(run_s), candidates, rounds);
-            self.record.warnings.push(remark);
+            let run = quantity::seconds(run_s);
+            self.record.remark(messages::few_rounds(&run, candidates, rounds));
         }
     }
 
@@ -288,7 +241,7 @@ impl Session<'_> {
                     let name = &self.record.candidates[candidate].name;
                     let text = String::from_utf8_lossy(&output.tail);
                     let last_line = text.lines().last().unwrap_or_default();
-                    self.record.warnings.push(messages::failed_under(name, &why, last_line));
+                    self.record.remark(messages::failed_under(name, &why, last_line));
                     withdrawn.push(Withdrawn { stage, round, candidate, why });
                 }
                 Err(end) => {
@@ -404,12 +357,12 @@ impl Session<'_> {
         self.elapsed().min(self.record.plan.budget_s) as u64
     }
 
-    fn show(&self, what: &str) {
+    pub(super) fn show(&self, what: &str) {
         self.progress.begin(what);
         self.progress.at(self.done());
     }
 
-    fn measure(
+    pub(super) fn measure(
         &mut self,
         stage: Stage,
         round: usize,
@@ -435,7 +388,13 @@ impl Session<'_> {
         threads.map_or(name.clone(), |threads| format!("{name}, {}", thread_count(threads)))
     }
 
-    fn failed(&self, which: &str, candidate: usize, threads: Option<u32>, end: End) -> Stop {
+    pub(super) fn failed(
+        &self,
+        which: &str,
+        candidate: usize,
+        threads: Option<u32>,
+        end: End,
+    ) -> Stop {
         let which = format!("{}, {which}", self.describe(candidate, threads));
         match end {
             End::Refused(refusal) => Stop::Refused(refusal),

@@ -188,7 +188,7 @@ variables! {
     DIFFERENTIAL_SECONDS: "UNCONVOY_DIFFERENTIAL_SECONDS", [Tests], Form("seconds"), "3",
         "time of the differential test for each pair";
     SOAK_SECONDS: "UNCONVOY_SOAK_SECONDS", [Tests], Form("seconds"), "5",
-        "time of each program that runs beside disturbances";
+        "time of each program beside disturbances; the simulated longest wait: 20";
     FUZZ: "UNCONVOY_FUZZ", [Tests], Form("name"), "",
         "parser that the fuzzer runs (`scripts/fuzz.sh`)";
     STRESS: "UNCONVOY_STRESS", [Tests], Form("number"), "8",

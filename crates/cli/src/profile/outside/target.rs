@@ -285,6 +285,11 @@ mod tests {
         // Another process writes the file: a child of this one could still have it open.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&program).status().unwrap().success());
         let mut child = Command::new(&program).arg("1000").spawn().unwrap();
+        // `spawn` returns before the kernel has mapped the program, and that maps libc.
+        let maps = format!("/proc/{}/maps", child.id());
+        while !std::fs::read(&maps).unwrap().windows(6).any(|text| text == b"libc.s") {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         let target = Target::open(child.id());
         let found = target.map(|target| {
             let mapping = target.mappings().into_iter().find(|one| one.path == program);
