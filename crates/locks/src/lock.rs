@@ -143,8 +143,8 @@ fn wait<P: Process, L: LoadManager>(
     if summary.parked {
         // Eventcount, Invariant 2: sets the parked bit if any thread holds the lock, and wakes one
         // waiter if the lock is free.
-        eventcount.pass_on(lock);
-        if held {
+        let is_left_to_holder = eventcount.pass_on(lock);
+        if held && is_left_to_holder {
             process.set_thread_state(ThreadState {
                 pending_wake_until: P::now() + PENDING_WAKE_NS,
                 pending_wake_at: wait.key(),

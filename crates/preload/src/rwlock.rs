@@ -243,6 +243,9 @@ unsafe extern "C" fn unlock(this: &RwLock) -> c_int {
     let lock = this.biased();
     // SAFETY: the caller holds it, as a reader: no writer holds a biased lock.
     if lock.is_biased() && unsafe { lock.release_published() } {
+        if !this.is_default() && this.route().is_counted() {
+            stats::released(stats::Kind::RwLock, this.address());
+        }
         return 0;
     }
     // SAFETY: what the caller promises; the sections of a lock with a usual route are not elided.

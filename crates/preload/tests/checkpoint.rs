@@ -51,6 +51,11 @@ fn threads_under_load_sleep_at_checkpoints() {
 }
 
 #[test]
+fn lock_with_published_readers_keeps_no_thread_awake() {
+    assert_sleeps("reads", &[], "control");
+}
+
+#[test]
 fn threads_with_locks_held_never_sleep_at_checkpoints() {
     assert_sleeps("held", &[], "control");
     assert_sleeps("held", &[], "backoff");

@@ -125,11 +125,13 @@ impl<P: Primitive> Eventcount<P> {
     }
 
     /// Passes the caller's wake-up on to another parker. For a thread that was woken, or may have
-    /// been, and gives up (Invariant 2).
-    pub fn pass_on(&self, lock: &dyn WaitedLock) {
-        if !lock.set_parked_bit() {
+    /// been, and gives up (Invariant 2). True if the lock's holder will wake it.
+    pub fn pass_on(&self, lock: &dyn WaitedLock) -> bool {
+        let is_held = lock.set_parked_bit();
+        if !is_held {
             P::unpark(ptr::from_ref(&self.0), 1);
         }
+        is_held
     }
 
     /// Makes every parker check the lock again, because the waiter that blocked them has given up

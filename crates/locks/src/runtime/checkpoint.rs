@@ -14,8 +14,8 @@ use crate::primitive::Native;
 /// sleeper returns when load drops, when its turn comes, or after 100 ms. Returns whether the
 /// thread slept.
 ///
-/// A thread that has waited for a lock asleep does not sleep here until it has released that lock,
-/// or 100 ms have passed. Other locks are not counted, since that would lengthen every acquisition:
+/// A thread that has parked at a lock does not sleep here until it has released that lock, or 100
+/// ms have passed. Other locks are not counted, since that would lengthen every acquisition:
 /// a thread that sleeps here with a [`Mutex`](crate::Mutex) delays that mutex's waiters until it
 /// returns.
 ///

@@ -3,11 +3,13 @@
  *   idle    a single thread: prints how often it slept
  *   load    threads contend and pass checkpoints until one of them has slept there
  *   held    same, and others pass checkpoints with locks of every kind held; prints their sleeps
+ *   reads   same as load; each thread also reads under a lock that many readers have held before
  *   fork    same as load, and children pass checkpoints; prints their sleeps
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -22,12 +24,29 @@ static atomic_long slept, slept_with_lock;
 static atomic_int holders;
 static atomic_bool stop;
 static volatile long counter;
+static pthread_rwlock_t catalogue = PTHREAD_RWLOCK_INITIALIZER;
+static bool reads;
+static atomic_int have_read;
+static atomic_bool counts;
+
+static void read_often(void)
+{
+	for (int i = 0; i < 50000; i++) {
+		pthread_rwlock_rdlock(&catalogue);
+		pthread_rwlock_unlock(&catalogue);
+	}
+	atomic_fetch_add(&have_read, 1);
+	while (!atomic_load(&counts))
+		usleep(1000);
+}
 
 /* Works ten times longer outside the lock than inside: parked waiters would not overload the
  * machine. A holder that is preempted lets the others wait long enough to start the controller. */
 static void *contend(void *ignored)
 {
 	volatile long own = 0;
+	if (reads)
+		read_often();
 	while (!atomic_load(&stop)) {
 		pthread_mutex_lock(&busy);
 		for (int i = 0; i < 500; i++)
@@ -35,6 +54,10 @@ static void *contend(void *ignored)
 		pthread_mutex_unlock(&busy);
 		for (int i = 0; i < 5000; i++)
 			own++;
+		if (reads) {
+			pthread_rwlock_rdlock(&catalogue);
+			pthread_rwlock_unlock(&catalogue);
+		}
 		slept += unconvoy_checkpoint_if_loaded();
 	}
 	return ignored;
@@ -107,12 +130,19 @@ int main(int argc, char **argv)
 	static pthread_t threads[MOST];
 	long count = 4 * sysconf(_SC_NPROCESSORS_ONLN) + 4;
 	int started = 0;
+	reads = strcmp(mode, "reads") == 0;
 	/* Locked on the fast path and released while the library counts. */
 	pthread_mutex_lock(&busy);
-	unconvoy_checkpoint_if_loaded();
+	if (!reads)
+		unconvoy_checkpoint_if_loaded();
 	pthread_mutex_unlock(&busy);
 	for (long i = 0; i < count && started < MOST - 2; i++)
 		started += pthread_create(&threads[started], NULL, contend, NULL) == 0;
+	while (reads && atomic_load(&have_read) < started)
+		usleep(1000);
+	if (reads)
+		unconvoy_checkpoint_if_loaded();
+	atomic_store(&counts, true);
 	for (int i = 0; i < 2 && strcmp(mode, "held") == 0; i++)
 		started += pthread_create(&threads[started], NULL, hold, NULL) == 0;
 	while (atomic_load(&slept) < 10 || (strcmp(mode, "held") == 0 && atomic_load(&holders) < 100))
