@@ -6,9 +6,13 @@ mod program;
 mod stage;
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use program::{Program, until};
 use stage::{Running, Stage};
 
@@ -181,6 +185,53 @@ fn report_that_cannot_be_written_goes_to_standard_error() {
     let errors = program.finish();
     assert!(errors.contains("the watchdog cannot write "), "{errors}");
     assert_eq!(errors.matches("Deadlock of 2 threads").count(), 1, "{errors}");
+}
+
+/// As the first process of a container, the program adopts orphans.
+#[test]
+fn program_that_adopts_orphans_waits_for_no_watchdog() {
+    let stage = Stage::new();
+    let Some(library) = stage::library() else { return };
+    let source = stage.write(
+        "reaper.c",
+        "#include <errno.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+         int main(void) { alarm(60); while (wait(0) > 0); return errno != ECHILD; }\n",
+    );
+    stage.compile("reaper", &source, &[]).expect("a C compiler");
+    let mut command = stage.process();
+    command.env("UNCONVOY_LIBRARY", library).args(["run", "--watchdog", LIMIT, "--", "./reaper"]);
+    // SAFETY: the call has no pointers, and may be made after a fork.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+            Ok(())
+        });
+    }
+    let output = command.output().expect("the command runs");
+    assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
+}
+
+#[test]
+fn stopped_program_does_not_wait() {
+    let stage = Stage::new();
+    let Some(library) = stage::library() else { return };
+    let mut command = stage.process();
+    command.env("UNCONVOY_LIBRARY", library).args(["run", "--watchdog", "2s"]);
+    command.args(["--watchdog-report", "report.txt", "--"]);
+    command.arg(program::compile(&stage)).args(["mutex", "2"]);
+    let begin = std::time::Instant::now();
+    let mut program = Program::start(&mut command);
+    let pid = Pid::from_raw(program.id().cast_signed());
+    (0..3).for_each(|_| program.poke());
+    kill(pid, Signal::SIGSTOP).expect("ours");
+    let is_early = begin.elapsed() < Duration::from_secs(1);
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(!is_early || !stage.path("report.txt").exists(), "it has not waited for 2 s");
+    kill(pid, Signal::SIGCONT).expect("ours");
+    let report = || std::fs::read_to_string(stage.path("report.txt")).unwrap_or_default();
+    until(report, |text| !text.is_empty());
+    program.poke();
+    program.finish();
 }
 
 #[test]

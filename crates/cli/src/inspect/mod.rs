@@ -146,15 +146,17 @@ fn first_holder(lock: &Lock) -> Option<u32> {
 /// come and go.
 type Seen = Option<(Process, u64)>;
 
-/// Number of threads of a process that have waited for a lock for at least this time.
+/// Number of threads of a process that have waited for a lock for at least this time. Of a wait,
+/// only the part after `from` counts, a time of the monotonic clock.
 ///
 /// # Errors
 ///
 /// The process cannot be read, or has no library of this version.
-fn long_waits(pid: u32, time: Duration, seen: &mut Seen) -> anyhow::Result<usize> {
+fn long_waits(pid: u32, time: Duration, from: u64, seen: &mut Seen) -> anyhow::Result<usize> {
     let count = |tables: &Tables, process: &Process| {
         let now = process.now().unwrap_or_default();
-        let waited = |wait: &Waiting| Duration::from_nanos(now.saturating_sub(wait.begin));
+        let waited =
+            |wait: &Waiting| Duration::from_nanos(now.saturating_sub(wait.begin.max(from)));
         tables.waits.iter().filter(|wait| waited(wait) >= time).count()
     };
     if let Some((process, descriptor)) = seen
@@ -180,6 +182,6 @@ impl LongWaits {
     /// Number of threads that have waited for a lock for at least this time; 0 if the process
     /// cannot be read.
     pub(crate) fn count(&mut self, pid: u32, time: Duration) -> usize {
-        long_waits(pid, time, &mut self.0).unwrap_or(0)
+        long_waits(pid, time, 0, &mut self.0).unwrap_or(0)
     }
 }

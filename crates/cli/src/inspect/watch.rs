@@ -1,8 +1,8 @@
 //! `run --watchdog`: a process beside the program that reports a long wait once, and then ends.
 //!
 //! `run` becomes the program, so nothing in the program could give names to a report. The watching
-//! process is no child of the program, which may wait for all of its children. It has a session of
-//! its own, out of reach of the terminal's signals, and no open file but standard error.
+//! process is no child that the program may wait for. It has a session of its own, out of reach of
+//! the terminal's signals, and no open file but standard error.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -12,12 +12,14 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork, getpid, pipe, read, setsid, write};
+use unconvoy::primitive::{Clock as _, Native};
 use unconvoy_measure::output::complain;
 
 use super::process::Process;
 use super::{Seen, describe, long_waits};
 use crate::duration;
 use crate::messages::inspect as messages;
+use crate::process_file;
 
 /// Range of the time, in seconds.
 const RANGE: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;
@@ -48,6 +50,9 @@ pub fn limit(text: &str) -> Result<Duration, String> {
 pub fn start(limit: Duration, report: Option<&Path>) -> Result<(), String> {
     let failed = |error: nix::Error| error.desc().to_string();
     let pid = getpid().as_raw().cast_unsigned();
+    if adopts_orphans() {
+        return start_as_silent_child(pid, limit, report);
+    }
     let (reader, writer) = pipe().map_err(failed)?;
     // SAFETY: this process has one thread.
     match unsafe { fork() }.map_err(failed)? {
@@ -74,12 +79,43 @@ pub fn start(limit: Duration, report: Option<&Path>) -> Result<(), String> {
             if length != Ok(4) || watcher == 0 {
                 return Err("the kernel refuses another process".into());
             }
-            // Where only descendants may be traced (Yama), this permits the watcher. The
-            // permission outlives `exec`. Elsewhere the call fails, and is not needed.
-            // SAFETY: the call has no pointers.
-            unsafe { libc::prctl(libc::PR_SET_PTRACER, watcher as libc::c_ulong, 0, 0, 0) };
+            permit(watcher);
             Ok(())
         }
+    }
+}
+
+/// Permits the watcher to read this process, where only descendants may be traced (Yama). The
+/// permission outlives `exec`. Elsewhere the call fails, and is not needed.
+fn permit(watcher: c_int) {
+    // SAFETY: the call has no pointers.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, watcher as libc::c_ulong, 0, 0, 0) };
+}
+
+/// Whether orphaned descendants become children of this process: it is the first one of a
+/// container, or has asked for them.
+fn adopts_orphans() -> bool {
+    let mut is_reaper: c_int = 0;
+    // SAFETY: the kernel writes one number.
+    let asked = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut is_reaper, 0, 0, 0) };
+    getpid().as_raw() == 1 || asked == 0 && is_reaper != 0
+}
+
+/// Starts the watcher as a child that ends without a signal: `wait` passes over such children
+/// (clone(2)). An orphan that this process adopts would end with `SIGCHLD`.
+fn start_as_silent_child(pid: u32, limit: Duration, report: Option<&Path>) -> Result<(), String> {
+    // SAFETY: as `fork`, without a signal at the end; this process has one thread.
+    match unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } {
+        0 => {
+            let _ = setsid();
+            keep_only_standard_error(report.is_some());
+            watch(pid, limit, report)
+        }
+        watcher if watcher > 0 => {
+            permit(watcher as c_int);
+            Ok(())
+        }
+        _ => Err(nix::Error::last().desc().to_string()),
     }
 }
 
@@ -109,8 +145,13 @@ fn watch(pid: u32, limit: Duration, report: Option<&Path>) -> ! {
     let every = (limit / 8).clamp(LOOK.0, LOOK.1);
     let mut last_seen = Instant::now();
     let mut seen = None;
+    // Waits do not count while the program is stopped, by Ctrl-Z or a debugger.
+    let mut from = 0;
     loop {
-        match look(pid, limit, &mut seen) {
+        if matches!(state(pid), Some('T' | 't')) {
+            from = Native::now();
+        }
+        match look(pid, limit, from, &mut seen) {
             Ok(Some(text)) => {
                 write_report(limit, report, &text, seen.as_ref().map(|(process, _)| process));
                 end(0);
@@ -129,11 +170,17 @@ fn watch(pid: u32, limit: Duration, report: Option<&Path>) -> ! {
     }
 }
 
+/// The kernel's letter for the state of a process (proc(5)); `None` if it does not exist.
+fn state(pid: u32) -> Option<char> {
+    let stat = process_file::text(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
+}
+
 /// Sleeps; returns false if the program has ended.
 fn sleep(pid: u32, process: Option<&Process>, time: Duration) -> bool {
     let Some(process) = process else {
         std::thread::sleep(time.min(LOOK.0));
-        return std::fs::exists(format!("/proc/{pid}")).unwrap_or(false);
+        return !matches!(state(pid), None | Some('Z' | 'X'));
     };
     let mut wanted = [PollFd::new(process.handle(), PollFlags::POLLIN)];
     let time = PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO);
@@ -142,8 +189,8 @@ fn sleep(pid: u32, process: Option<&Process>, time: Duration) -> bool {
 }
 
 /// Returns the report if a thread has waited for `limit`.
-fn look(pid: u32, limit: Duration, seen: &mut Seen) -> anyhow::Result<Option<String>> {
-    if long_waits(pid, limit, seen)? == 0 {
+fn look(pid: u32, limit: Duration, from: u64, seen: &mut Seen) -> anyhow::Result<Option<String>> {
+    if long_waits(pid, limit, from, seen)? == 0 {
         return Ok(None);
     }
     describe(&Process::open(pid)?).map(Some)
