@@ -9,12 +9,13 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use anyhow::bail;
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSymbol, ReadCache};
 use unconvoy_profile::Profile;
 use unconvoy_profile::page::{MAGIC, Page, SIZE, VERSION};
 
 use super::maps::{self, Mapped};
 use super::segment::{self, Shared};
+use crate::debug_files;
 use crate::live_thread::live_thread;
 use crate::messages::{outside, top as messages};
 use crate::process_file;
@@ -127,8 +128,9 @@ impl Target {
     /// Whether the process's libgcc unwinds without the dynamic linker's lock.
     pub fn has_lock_free_unwinder(&self, mapped: &[Mapped]) -> bool {
         let libgcc = mapped.iter().find(|one| one.path.ends_with("libgcc_s.so.1"));
-        let file = libgcc.and_then(|one| std::fs::read(self.path(&one.path)).ok());
-        let file = file.as_deref().and_then(|bytes| object::File::parse(bytes).ok());
+        let file = libgcc.and_then(|one| debug_files::open(&self.path(&one.path)));
+        let file = file.map(ReadCache::new);
+        let file = file.as_ref().and_then(|file| object::File::parse(file).ok());
         file.is_some_and(|file| {
             let mut symbols = file.dynamic_symbols();
             symbols.any(|it| it.is_undefined() && it.name() == Ok("_dl_find_object"))

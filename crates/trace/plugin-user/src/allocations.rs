@@ -8,6 +8,9 @@ use unconvoy_trace_collector::collection::locks;
 use unconvoy_trace_collector::state::{State, register};
 use unconvoy_trace_stream::{Access, Record, Region, append};
 
+/// Most stack between an allocator and another one that it calls.
+const NESTED: u64 = 4096;
+
 #[derive(Default)]
 pub struct Allocations {
     current: Option<Allocating>,
@@ -34,7 +37,9 @@ impl Allocations {
         (size, stored_at): (u64, Option<u64>),
     ) {
         // An allocator that calls another (`operator new` calls `malloc`) counts as one allocation.
-        if self.current.as_ref().is_some_and(|outer| stack < outer.stack) {
+        // Farther below, the earlier one has ended unseen, for example by an exception.
+        let is_nested = |outer: &Allocating| (1..NESTED).contains(&outer.stack.wrapping_sub(stack));
+        if self.current.as_ref().is_some_and(is_nested) {
             return;
         }
         let frames = [returns_to, 0, 0, 0];

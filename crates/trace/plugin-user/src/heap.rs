@@ -134,6 +134,13 @@ impl Heap {
         Some(piece.region)
     }
 
+    /// The bytes of the large allocation that contains `address`.
+    pub fn large_around(&self, address: u64) -> Option<Region> {
+        let large = self.large();
+        let (_, (piece, _)) = large.range(..=address).next_back()?;
+        piece.region.contains(address).then_some(piece.region)
+    }
+
     /// Takes the allocation that contains `address`: returns it to one caller only, which writes
     /// its record. `None` if there is no allocation or it was taken before. `view` is the calling
     /// thread's own.

@@ -9,7 +9,7 @@
 //! which cannot fail.
 
 use crate::allocations::Allocations;
-use crate::collector::Collector;
+use crate::collector::{Collector, heap};
 use crate::guest::{self, Forgetting, Program};
 use crate::locks::{Lockable, Words, condition};
 use crate::modules::{Function, Size};
@@ -389,13 +389,19 @@ fn mark_condition(address: u64) {
     }
 }
 
-/// The stack that contains `pointer`: its mapping, up to the program's first frame or a little
-/// above the frames of a later thread.
+/// The stack that contains `pointer`: its mapping or allocation, up to the program's first frame or
+/// a little above the frames of a later thread.
 fn stack_around(collector: &Collector, pointer: u64, first_thread: bool) -> Region {
+    if let Some(allocated) = heap().large_around(pointer) {
+        return allocated;
+    }
     let host = guest::host(pointer);
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let mapping = maps.lines().find_map(|line| {
-        let (base, end) = line.split(' ').next()?.split_once('-')?;
+    // Paths in the list need not be UTF-8.
+    let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
+    let mapping = maps.split(|&byte| byte == b'\n').find_map(|line| {
+        let addresses = line.split(|&byte| byte == b' ').next()?;
+        let line = str::from_utf8(addresses).ok()?;
+        let (base, end) = line.split_once('-')?;
         let mapping = Region::between(
             u64::from_str_radix(base, 16).ok()?,
             u64::from_str_radix(end, 16).ok()?,

@@ -290,6 +290,25 @@ fn own_stack_is_excluded_other_stack_is_recorded() {
 }
 
 #[test]
+fn heap_beside_a_stack_from_malloc_is_recorded() {
+    if skipped() {
+        return;
+    }
+    let program = "static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static volatile long *x;\n\
+        static void *work(void *unused) { volatile long own[4]; pthread_mutex_lock(&m); own[1] = 1; \
+        *x = 2; pthread_mutex_unlock(&m); return unused; }\n\
+        int main(void) { pthread_t thread; pthread_attr_t attr; x = malloc(8); char *stack = \
+        malloc(1 << 16);\n\
+        pthread_attr_init(&attr); pthread_attr_setstack(&attr, stack, 1 << 16);\n\
+        pthread_create(&thread, &attr, work, NULL); pthread_join(thread, NULL);\n\
+        PRINT(m); PRINT(x); PRINT(*x); return 0; }";
+    let run = run(program, &[], "rate=1");
+    complete(&run);
+    let words = Run::words(run.sections_of(run.lock("m"))[0]);
+    assert_eq!(words, [run.address("x"), run.address("*x")]);
+}
+
+#[test]
 fn read_write_and_spin_locks_are_recorded() {
     if skipped() {
         return;

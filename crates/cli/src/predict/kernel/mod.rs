@@ -130,6 +130,12 @@ pub fn profile(
         outputs.restart_trace()?;
         (boot, trace) = run(Analysis::new(options.clone())?, &mut outputs)?;
     }
+    // The plug-in writes its context when it loads, and its end when QEMU exits.
+    let counts = trace.end.as_ref().and_then(|end| end.instructions);
+    let has_counted = counts.is_some_and(|it| it.work() > 0);
+    if boot.back.status.is_none() && trace.locks.is_empty() && !has_counted {
+        trace.context = None; // the command did not begin
+    }
     if !boot.back.output.is_empty() {
         let _ = std::io::stdout().write_all(&boot.back.output);
     }

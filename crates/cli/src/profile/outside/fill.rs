@@ -65,8 +65,8 @@ pub fn fill(
             }
         }
     }
-    for wait in &recorder.unfinished {
-        let Object { kind, address } = objects.at(wait.address, 0);
+    for (wait, stack) in &recorder.unfinished {
+        let Object { kind, address } = objects.at(wait.address, *stack);
         if let Some((_, lock)) = profile.lock(kind, address as usize) {
             profile.record_wait(lock, wait.end - wait.begin, wait.end, false);
         }
@@ -187,11 +187,20 @@ impl Objects {
             };
             objects.known.insert(address, known);
         }
+        // The counts at a futex are of waits that have ended, so the others have no share.
+        let mut unfinished: HashMap<(u64, u32), (u64, u64)> = HashMap::new();
+        for (wait, stack) in &recorder.unfinished {
+            let (ns, count) = unfinished.entry((wait.address, *stack)).or_default();
+            *ns += wait.end - wait.begin;
+            *count += 1;
+        }
         for (&(address, stack, _), sum) in &recorder.sums {
             let Some(sampled) = objects.sampled.get_mut(&address) else { continue };
             let (object, place) = recognised(stack);
             let object = Object { kind: object.kind, address: BY_PLACE | place };
-            sampled.push((stack, object, (sum.ns as f64, sum.count as f64)));
+            let (ns, count) = unfinished.remove(&(address, stack)).unwrap_or_default();
+            let ended = (sum.ns.saturating_sub(ns), sum.count.saturating_sub(count));
+            sampled.push((stack, object, (ended.0 as f64, ended.1 as f64)));
         }
         objects
     }

@@ -25,8 +25,8 @@ pub struct Recorder {
     pub sums: BTreeMap<(u64, u32, u32), Sum>,
     /// The longest sampled waits with the waiters' stacks, longest first.
     pub longest: Vec<(Ended, u32)>,
-    /// Waits that lasted until the end of the recording.
-    pub unfinished: Vec<Ended>,
+    /// Waits that lasted until the end of the recording, with the waiters' stacks.
+    pub unfinished: Vec<(Ended, u32)>,
     wakes: HashMap<u64, VecDeque<Wake>>,
     pub period_ns: u64,
 }
@@ -178,7 +178,7 @@ impl Recorder {
     /// Records a wait that lasts at the end of the recording.
     pub fn record_unfinished(&mut self, wait: Ended, stack: u32, holder: u32) {
         self.record_wait(&wait, stack, holder);
-        self.unfinished.push(wait);
+        self.unfinished.push((wait, stack));
     }
 }
 
