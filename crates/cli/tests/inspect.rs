@@ -17,14 +17,11 @@ use stage::{LIMIT, Stage};
 /// A user without privileges.
 const NOBODY: u32 = 65534;
 
-/// `unconvoy run` of the program with these arguments; `None` if the library is missing or
-/// `inspect` may not read the program.
+/// `unconvoy run` of the program with these arguments; `None` after a message if that is useless.
 fn run(stage: &Stage, options: &[&str], arguments: &[&str]) -> Option<Program> {
     let mut command = stage.process();
     command.env("UNCONVOY_LIBRARY", stage::library()?).arg("run").args(options).arg("--");
-    if !stage::may_read_processes() {
-        return None;
-    }
+    stage::may_read_processes().then_some(())?;
     command.arg(program::compile(stage)).args(arguments);
     Some(Program::start(&mut command))
 }
@@ -138,12 +135,8 @@ fn process_in_a_debugger_shows_its_deadlock() {
     let shell = format!("shell {} inspect {pid} > traced.txt 2>&1", command.display());
     let mut gdb = Command::new("gdb");
     gdb.current_dir(stage.path("")).args(["-p", &pid, "-batch", "-nx", "-ex", &shell]);
-    let Ok(output) = gdb.output() else {
-        println!("missing: gdb not found (scripts/packages-test.txt)");
-        return;
-    };
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(!errors.contains("ptrace: "), "gdb has not attached: {errors}");
+    let output = gdb.output().expect("gdb (scripts/packages-test.txt)");
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("ptrace: "), "{output:?}");
     assert_deadlock(&stage.read("traced.txt"), 2, "in take_second (cycle.c:");
     program.poke();
     program.finish();

@@ -272,11 +272,12 @@ unsafe fn wait(cond: &Cond, mutex: &Mutex, until: Option<(Clock, Until<'_>)>) ->
     let type_before = cancel::defer();
     unconvoy_test_cancel();
     let in_use = Use::begin(mutex);
-    // SAFETY: the caller holds the mutex.
     let result = if cond.is_libcs() {
-        unsafe { shared::wait(cond, mutex, in_use, deadline) }
+        // SAFETY: the caller holds the mutex.
+        unsafe { cond.wait_in_slices(mutex, in_use, deadline) }
     } else {
         let wait = Wait { cond, mutex, node: Node::new(mutex), in_use };
+        // SAFETY: the caller holds the mutex.
         unsafe { wait.run(deadline) }
     };
     type_before.restore();

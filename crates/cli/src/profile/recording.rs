@@ -106,8 +106,12 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
     .map_err(|error| Refusal::not_started(program, &error))?;
     let end_ns = Native::now();
     let observed = observer.map(Observer::finish);
-    continuous.map(Continuous::finish);
-    pruner.map(Pruner::finish);
+    if let Some(continuous) = continuous {
+        continuous.finish();
+    }
+    if let Some(pruner) = pruner {
+        pruner.finish();
+    }
     let mut found = recorded_since(&file, begin_unix_ns)?;
     if found.is_empty() {
         let path = executable::resolve(program).unwrap_or_else(|| program.into());

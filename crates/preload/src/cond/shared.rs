@@ -48,44 +48,46 @@ pub(super) fn is_private(address: usize) -> bool {
     read == Ok(size_of::<u64>()) && page & (IS_PRESENT | IS_OF_FILE_OR_SHARED) == IS_PRESENT
 }
 
-/// Waits for at most [`SLICE_NS`]. During the wait no cancellation takes effect.
-///
-/// # Safety
-///
-/// The caller holds the mutex, and cancellation is deferred.
-pub(super) unsafe fn wait(
-    cond: &Cond,
-    mutex: &Mutex,
-    in_use: Use<'_>,
-    deadline: Option<Deadline>,
-) -> c_int {
-    // SAFETY: zeroes are an initialised mutex of libc's.
-    let stand_in: Libcs<pthread_mutex_t> = unsafe { MaybeUninit::zeroed().assume_init() };
-    real::pthread_mutex_lock(&stand_in);
-    // SAFETY: the caller holds the mutex.
-    let unlocked = unsafe { pthread_mutex_unlock(mutex) };
-    if unlocked != 0 {
+impl Cond {
+    /// Waits for at most [`SLICE_NS`]. During the wait no cancellation takes effect.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the mutex, and cancellation is deferred.
+    pub(super) unsafe fn wait_in_slices(
+        &self,
+        mutex: &Mutex,
+        in_use: Use<'_>,
+        deadline: Option<Deadline>,
+    ) -> c_int {
+        // SAFETY: zeroes are an initialised mutex of libc's.
+        let stand_in: Libcs<pthread_mutex_t> = unsafe { MaybeUninit::zeroed().assume_init() };
+        real::pthread_mutex_lock(&stand_in);
+        // SAFETY: the caller holds the mutex.
+        let unlocked = unsafe { pthread_mutex_unlock(mutex) };
+        if unlocked != 0 {
+            in_use.end();
+            return unlocked;
+        }
+        let recorded = SignalWait::begin(ptr::from_ref(self).addr());
+        let result = cancel::without(|| {
+            let slice = deadline.map_or(SLICE_NS, |deadline| deadline.left().min(SLICE_NS));
+            let until = self.clock().in_ns(slice);
+            real::pthread_cond_timedwait(self.libcs(), &stand_in, Until::from(&until))
+        });
+        if let Some(recorded) = recorded {
+            recorded.end();
+        }
+        real::pthread_mutex_unlock(&stand_in);
+        let locked = pthread_mutex_lock(mutex);
+        if locked != 0 {
+            return locked;
+        }
         in_use.end();
-        return unlocked;
+        if result != ETIMEDOUT {
+            return result;
+        }
+        unconvoy_test_cancel(); // not after a signal, which would be lost
+        if deadline.is_some_and(Deadline::has_passed) { ETIMEDOUT } else { 0 }
     }
-    let recorded = SignalWait::begin(ptr::from_ref(cond).addr());
-    let result = cancel::without(|| {
-        let slice = deadline.map_or(SLICE_NS, |deadline| deadline.left().min(SLICE_NS));
-        let until = cond.clock().in_ns(slice);
-        real::pthread_cond_timedwait(cond.libcs(), &stand_in, Until::from(&until))
-    });
-    if let Some(recorded) = recorded {
-        recorded.end();
-    }
-    real::pthread_mutex_unlock(&stand_in);
-    let locked = pthread_mutex_lock(mutex);
-    if locked != 0 {
-        return locked;
-    }
-    in_use.end();
-    if result != ETIMEDOUT {
-        return result;
-    }
-    unconvoy_test_cancel(); // not after a signal, which would be lost
-    if deadline.is_some_and(Deadline::has_passed) { ETIMEDOUT } else { 0 }
 }

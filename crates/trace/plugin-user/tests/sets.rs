@@ -295,8 +295,8 @@ fn heap_beside_a_stack_from_malloc_is_recorded() {
         return;
     }
     let program = "static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static volatile long *x;\n\
-        static void *work(void *unused) { volatile long own[4]; pthread_mutex_lock(&m); own[1] = 1; \
-        *x = 2; pthread_mutex_unlock(&m); return unused; }\n\
+        static void *work(void *unused) { volatile long own[4];\n\
+        pthread_mutex_lock(&m); own[1] = 1; *x = 2; pthread_mutex_unlock(&m); return unused; }\n\
         int main(void) { pthread_t thread; pthread_attr_t attr; x = malloc(8); char *stack = \
         malloc(1 << 16);\n\
         pthread_attr_init(&attr); pthread_attr_setstack(&attr, stack, 1 << 16);\n\
