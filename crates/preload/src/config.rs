@@ -11,7 +11,7 @@ use unconvoy_locks::catalogue::{SENSOR, environment};
 use unconvoy_locks::contention::bias::BYTE_AND_MODE;
 use unconvoy_locks::load::control::Control;
 use unconvoy_locks::load::rules::choose;
-use unconvoy_locks::primitive::{Generation as _, Native, Threads as _};
+use unconvoy_locks::primitive::{Generation as _, Native, Parking as _};
 use unconvoy_locks::runtime;
 use unconvoy_locks::runtime::fork::PROCESS_STATE;
 use unconvoy_locks::runtime::load_control;
@@ -281,7 +281,8 @@ fn determine_service() -> Service {
                 IS_REENTERED.store(true, Relaxed);
                 return Service::Declined;
             }
-            Native::yield_now();
+            // No yield lets a thread of lower real-time priority run.
+            Native::sleep_shortly(&AtomicU32::new(0));
         }
         return service();
     }

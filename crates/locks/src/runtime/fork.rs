@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use syscalls::Sysno;
 
 use super::controller;
-use crate::primitive::{Generation, Native};
+use crate::primitive::{Generation, Native, Parking as _};
 
 const NEW: u32 = 0;
 const BEGINNING: u32 = u32::MAX;
@@ -100,7 +100,8 @@ fn begin() -> u32 {
     if generation.compare_exchange(NEW, BEGINNING, Acquire, Relaxed).is_err() {
         loop {
             match generation.load(Acquire) {
-                BEGINNING => rustix::thread::sched_yield(),
+                // No yield lets a thread of lower real-time priority run.
+                BEGINNING => Native::sleep_shortly(generation),
                 known => return known,
             }
         }
