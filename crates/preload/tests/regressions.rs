@@ -164,6 +164,17 @@ fn wait_ends_in_child_of_a_handlers_fork() {
 }
 
 #[test]
+fn controller_is_not_started_by_an_idle_thread() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = compile(directory.path(), "regressions.c", &[]);
+    // Whatever the suite runs under: not every pair has a controller.
+    let mut command = plain(&program);
+    let finished = run(command.arg("idle-waiters").env("LD_PRELOAD", library()));
+    let finished = finished.success("idle-waiters");
+    assert!(finished.text().starts_with("a controller, policy 0\n"), "{}", finished.both());
+}
+
+#[test]
 fn user_namespace_after_contention_is_granted() {
     assert_same("namespace");
 }

@@ -23,6 +23,8 @@ use super::bare_thread::BareThread;
 use super::bare_thread::NotStarted;
 use super::hook::{self, ControllerHook, Observer};
 use super::messages;
+#[cfg(not(tsan))]
+use super::priority;
 use super::sensor::bpf;
 use super::sensor::choice::{Choice, ChosenSensor};
 #[cfg(not(tsan))]
@@ -198,6 +200,11 @@ fn start() {
         STATE.store(NONE, Release);
         return;
     }
+    #[cfg(not(tsan))]
+    if !is_filtered() && priority::leaves_start_to_others() {
+        STATE.store(NONE, Release);
+        return;
+    }
     // A sanitizer's runtime must know every thread, so it gets an ordinary one.
     #[cfg(tsan)]
     std::thread::spawn(|| {
@@ -211,7 +218,7 @@ fn start() {
     }
     #[cfg(not(tsan))]
     match THREAD.start(if is_filtered() { filtered_body } else { body }) {
-        Ok(()) => {}
+        Ok(()) => priority::record_start(),
         Err(NotStarted::Exiting) => STATE.store(NONE, Release),
         Err(NotStarted::Refused(error)) => {
             // The limit on threads or memory may leave room later.

@@ -18,6 +18,8 @@ pub mod fork;
 pub mod hook;
 #[cfg(not(loom))]
 mod messages;
+#[cfg(not(any(loom, tsan)))]
+mod priority;
 #[cfg(not(loom))]
 mod process;
 #[cfg(not(loom))]

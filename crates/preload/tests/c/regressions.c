@@ -20,6 +20,7 @@
  *   new-condition          a fork during the first use of a condition in the parent
  *   condition-in-shared-memory  a private mutex, and signals from another process
  *   fork-in-handler        a signal handler forks during a wait; the child uses the condition
+ *   idle-waiters           threads of the policy SCHED_IDLE contend first
  *   namespace              a new user namespace, right after contention
  */
 #include "check.h"
@@ -881,6 +882,56 @@ static void fork_in_handler(void)
 	pthread_join(other, NULL);
 }
 
+/* ---- idle-waiters ---- */
+
+static void *contend_idly(void *ignored)
+{
+	struct sched_param none = { 0 };
+	pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
+	return contend(ignored);
+}
+
+/* The controller's thread, which alone blocks signals. */
+static pid_t find_controller(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *task;
+	pid_t found = 0;
+	while (!found && (task = readdir(tasks))) {
+		char path[300], line[200];
+		snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+		FILE *status = fopen(path, "r");
+		while (status && fgets(line, sizeof line, status))
+			if (strncmp(line, "SigBlk:", 7) == 0 && strtoull(line + 7, NULL, 16) != 0)
+				found = atoi(task->d_name);
+		if (status)
+			fclose(status);
+	}
+	closedir(tasks);
+	return found;
+}
+
+/* The controller would have the policy of the thread that starts it. */
+static void idle_waiters(void)
+{
+	pthread_t t[8];
+	pid_t controller = 0;
+	for (int i = 0; i < 4; i++)
+		thread_create(&t[i], NULL, contend_idly, NULL);
+	sleep_ms(200);
+	for (int i = 4; i < 8; i++)
+		thread_create(&t[i], NULL, contend, NULL);
+	for (int i = 0; i < 5000 && !controller; i++) {
+		sleep_ms(1);
+		controller = find_controller();
+	}
+	printf("%s, policy %d\n", controller ? "a controller" : "no controller",
+	       controller ? sched_getscheduler(controller) : 0);
+	atomic_store(&stop, true);
+	for (int i = 0; i < 8; i++)
+		pthread_join(t[i], NULL);
+}
+
 /* ---- namespace ---- */
 
 static void namespace(void)
@@ -908,6 +959,7 @@ int main(int argc, char **argv)
 		{ "inherited-condition", inherited_condition }, { "new-condition", new_condition },
 		{ "condition-in-shared-memory", condition_in_shared_memory },
 		{ "fork-in-handler", fork_in_handler },
+		{ "idle-waiters", idle_waiters },
 		{ "namespace", namespace },
 	};
 	const char *mode = argc > 1 ? argv[1] : "";
