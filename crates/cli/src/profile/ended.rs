@@ -10,9 +10,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
-use unconvoy_profile::Recorded;
-
-use super::recording;
 
 /// Time between two looks for ended processes.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -69,7 +66,7 @@ pub struct Pruner {
 
 impl Pruner {
     /// Starts to remove files. The process that the command starts records into `file`, which
-    /// stays; `files` lists the files of all processes.
+    /// stays; `files` lists the files of all processes, and `waited_ns` says how long one waited.
     ///
     /// # Errors
     ///
@@ -78,10 +75,12 @@ impl Pruner {
         file: PathBuf,
         most: usize,
         files: impl Fn() -> Vec<PathBuf> + Send + 'static,
+        waited_ns: fn(&Path) -> [u64; 2],
     ) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
+        let ended = Ended::keeping(most);
         let builder = std::thread::Builder::new().name("files".into());
-        let thread = builder.spawn(move || prune(&file, Ended::keeping(most), &stopped, files))?;
+        let thread = builder.spawn(move || prune(&file, ended, &stopped, files, waited_ns))?;
         Ok(Pruner { stop, thread })
     }
 
@@ -92,13 +91,18 @@ impl Pruner {
     }
 }
 
-fn prune(file: &Path, mut ended: Ended, stopped: &Receiver<()>, files: impl Fn() -> Vec<PathBuf>) {
+fn prune(
+    file: &Path,
+    mut ended: Ended,
+    stopped: &Receiver<()>,
+    files: impl Fn() -> Vec<PathBuf>,
+    waited_ns: fn(&Path) -> [u64; 2],
+) {
     while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
         for path in files() {
             let inode = path.metadata().map_or(0, |metadata| metadata.ino());
             if path != file && ended.inode(&path) != Some(inode) && has_ended(&path) {
-                let recorded = recording::read(&path);
-                let waited_ns = recorded.as_ref().map(Recorded::waited_ns).unwrap_or_default();
+                let waited_ns = waited_ns(&path);
                 ended.add(path, inode, waited_ns);
             }
         }
@@ -107,11 +111,7 @@ fn prune(file: &Path, mut ended: Ended, stopped: &Receiver<()>, files: impl Fn()
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering::Relaxed;
     use std::time::Instant;
-
-    use unconvoy_profile::Kind;
-    use unconvoy_profile::layout::{MAGIC, VERSION, zeroed};
 
     use super::*;
 
@@ -120,19 +120,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         // No process has such an id.
-        for (name, waited_ns) in [("profile", 0), ("profile.4200001", 30), ("profile.4200002", 80)]
+        for (name, waited) in [("profile", "1"), ("profile.4200001", "3"), ("profile.4200002", "8")]
         {
-            let profile = zeroed();
-            profile.header.magic.store(MAGIC, Relaxed);
-            profile.header.version.store(VERSION, Relaxed);
-            let (_, lock) = profile.lock(Kind::Mutex, 0x1000).unwrap();
-            profile.record_wait(lock, waited_ns, 1, false);
-            std::fs::write(path(name), profile.to_bytes()).unwrap();
+            std::fs::write(path(name), waited).unwrap();
         }
         let at = folder.path().to_path_buf();
         let files =
             move || std::fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().path()).collect();
-        let pruner = Pruner::start(path("profile"), 1, files).unwrap();
+        let waited = |path: &Path| [std::fs::read_to_string(path).unwrap().parse().unwrap(), 0];
+        let pruner = Pruner::start(path("profile"), 1, files, waited).unwrap();
         let begin = Instant::now();
         while path("profile.4200001").exists() {
             assert!(begin.elapsed() < Duration::from_secs(60), "the file stays");

@@ -97,7 +97,9 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
     });
     let continuous = continuous.transpose()?;
     let is_pruned = continuous.is_none() && args.output.is_none();
-    let pruner = is_pruned.then(|| Pruner::start(file.clone(), most, lister(&file))).transpose()?;
+    let pruner = is_pruned
+        .then(|| Pruner::start(file.clone(), most, lister(&file), waited_ns))
+        .transpose()?;
     let (mut observer, mut process) = (None, 0);
     let ended = child::run_observed(&mut command, None, &interrupts, |pid| {
         process = pid;
@@ -205,7 +207,7 @@ pub fn run_silently(
     let (file, _folder) = file(None)?;
     let command = command(program, (None, None), SHORT_PERIOD_MS, interposer, &file);
     let not_started = |error| Refusal::not_started(&program[0], &error);
-    let pruner = Pruner::start(file.clone(), 1 + MOST_REMARKS, lister(&file))?;
+    let pruner = Pruner::start(file.clone(), 1 + MOST_REMARKS, lister(&file), waited_ns)?;
     let running = Running::start(command).map_err(not_started)?;
     let process = running.id();
     let observer = Observer::start(process);
@@ -260,6 +262,11 @@ fn remarks_on_others(others: &[(PathBuf, Recorded)], is_kept: bool) -> Vec<Strin
         format!("Process {} ({program}) also waited {waits} times: {place}.", other.pid)
     };
     waited.take(MOST_REMARKS).map(remark).collect()
+}
+
+/// How long a process waited, by its file.
+fn waited_ns(file: &Path) -> [u64; 2] {
+    read(file).as_ref().map(Recorded::waited_ns).unwrap_or_default()
 }
 
 fn lister(file: &Path) -> impl Fn() -> Vec<PathBuf> + Send + use<> {
