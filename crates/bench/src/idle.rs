@@ -15,6 +15,7 @@ use unconvoy::runtime::load_control;
 use unconvoy_measure::cells::Samples;
 use unconvoy_measure::context::processors;
 use unconvoy_measure::goal::{Goal, Judgement};
+use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::record::Record;
 use unconvoy_measure::statistics::{short, shown};
 use unconvoy_measure::table::Table;
@@ -93,7 +94,7 @@ fn window(seconds: f64, own: usize, starts_before: u32) -> anyhow::Result<Counts
     let slots = &load_control().slots;
     let (begin, switches, report, totals) =
         (Instant::now(), process::context_switches()?, controller_report(), slots.totals());
-    thread::sleep(Duration::from_secs_f64(seconds));
+    Interrupts::of_process()?.sleep(Duration::from_secs_f64(seconds))?;
     let (report_after, totals_after) = (controller_report(), slots.totals());
     let switches = process::context_switches()? - switches;
     Ok(Counts {

@@ -1,7 +1,6 @@
 //! `memory`: bytes per mutex, and memory of a contending thread beyond libc's.
 
 use std::fs;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -13,6 +12,7 @@ use unconvoy_measure::arguments::threads;
 use unconvoy_measure::cells::Samples;
 use unconvoy_measure::context::kib;
 use unconvoy_measure::goal::Judgement;
+use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::record::Record;
 use unconvoy_measure::statistics::{Spread, short, shown};
 use unconvoy_measure::table::Table;
@@ -87,9 +87,10 @@ fn measure(cell: &Cell, seconds: f64, programs: &Programs) -> anyhow::Result<Mem
     let mut memory = None;
     // The threads start during the first half of the window. Samples come before its end, unless
     // the threads keep this one from the processors.
-    thread::sleep(Duration::from_secs_f64(seconds / 2.0));
+    let interrupts = Interrupts::of_process()?;
+    interrupts.sleep(Duration::from_secs_f64(seconds / 2.0))?;
     for _ in 0..SAMPLES {
-        thread::sleep(Duration::from_secs_f64(seconds / 2.0 / f64::from(SAMPLES + 1)));
+        interrupts.sleep(Duration::from_secs_f64(seconds / 2.0 / f64::from(SAMPLES + 1)))?;
         let Some(sample) = Memory::of(running.id())? else { break };
         memory = Some(memory.map_or(sample, |memory: Memory| memory.max(sample)));
     }

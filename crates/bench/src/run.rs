@@ -222,11 +222,14 @@ impl Running {
             return Err(failed(messages::printed_on_stderr(complaint), None).into());
         }
         let mut values = Values::parse(&String::from_utf8_lossy(&output.stdout));
-        for (name, value) in meter.values(values.get("ops")) {
-            values.supply(name, value);
-        }
-        if let Some(joules) = joules {
-            values.supply(energy::IN_RUN, joules);
+        // The program runs on while this process is stopped, and cannot read its counters.
+        if !usage.is_overslept {
+            for (name, value) in meter.values(values.get("ops")) {
+                values.supply(name, value);
+            }
+            if let Some(joules) = joules {
+                values.supply(energy::IN_RUN, joules);
+            }
         }
         // These values are for programs that do not report their own, above all those started by a
         // wrapper. They cover the whole run with its preparation.

@@ -41,7 +41,7 @@ int main(int argc, char **argv)
 	const char *kind_name = "normal";
 	bool threaded = false;
 	const struct option_row rows[] = {
-		{ "seconds", "S", OPTION_REAL, &seconds, 0.001, 60, "time for batches" },
+		{ "seconds", "S", OPTION_REAL, &seconds, 0.001, 3600, "time for batches" },
 		{ "kind", "KIND", OPTION_TEXT, &kind_name, 0, 0, LOCK_KIND_HELP },
 		{ "threaded", NULL, OPTION_FLAG, &threaded, 0, 0, "start a second, sleeping thread first" },
 	};

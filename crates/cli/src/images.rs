@@ -123,10 +123,11 @@ impl Images {
         let mut by_base: BTreeMap<u64, Image> = BTreeMap::new();
         let starts = mappings.iter().enumerate().filter(|(_, mapping)| mapping.offset == 0);
         for (index, first) in starts {
-            let pieces = mappings
-                .iter()
-                .filter(|other| other.path == first.path && other.base >= first.base);
-            let mapped = pieces.map(|piece| piece.end).max().unwrap_or(first.end);
+            let rest = mappings.iter().filter(|it| it.path == first.path && it.base >= first.base);
+            let starts = rest.clone().filter(|it| it.offset == 0 && it.base > first.base);
+            let next = starts.map(|it| it.base).min().unwrap_or(u64::MAX);
+            let mapped =
+                rest.filter(|it| it.base < next).map(|it| it.end).fold(first.end, u64::max);
             let source = place(index).and_then(Source::new);
             let file = source.as_ref().and_then(Source::open);
             let (low, high) = file.as_ref().and_then(extent).unwrap_or((0, mapped - first.base));

@@ -50,3 +50,17 @@ fn images_name_this_tests_code_and_variable() {
     );
     assert_eq!(images.origin(8), None);
 }
+
+/// Shared anonymous memory, say, is mapped several times as `/dev/zero (deleted)`.
+#[test]
+fn memory_between_two_mappings_of_one_path_is_in_neither() {
+    let mapping = |base: u64| Mapping {
+        base,
+        end: base + 0x1000,
+        offset: 0,
+        path: "/dev/zero (deleted)".into(),
+    };
+    let images = Images::located(&[mapping(0x7f00_0000_0000), mapping(0x7f90_0000_0000)], |_| None);
+    assert_eq!(images.origin(0x7f50_0000_0040), None);
+    assert_eq!(images.origin(0x7f90_0000_0040).map(|it| it.offset), Some(0x40));
+}

@@ -11,7 +11,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 use signal_hook::low_level::pipe;
 use signal_hook_registry::register_sigaction;
@@ -96,6 +98,27 @@ impl Interrupts {
     /// A signal arrived.
     pub fn check(&self) -> Result<(), Interrupted> {
         if self.pending.load(Ordering::Relaxed) == 0 { Ok(()) } else { Err(Interrupted) }
+    }
+
+    /// Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// A signal arrived, before or meanwhile.
+    pub fn sleep(&self, time: Duration) -> Result<(), Interrupted> {
+        let end = Instant::now() + time;
+        loop {
+            self.check()?;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            // Up to a millisecond longer, and not shorter.
+            let left = left.as_millis().saturating_add(1).min(i32::MAX as u128) as i32;
+            let mut wanted = [PollFd::new(self.wake(), PollFlags::POLLIN)];
+            let _ = poll(&mut wanted, PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO));
+            self.drain();
+        }
     }
 
     /// Returns and clears the last signal since the previous call.

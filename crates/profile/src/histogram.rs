@@ -34,15 +34,18 @@ pub fn middle(bucket: usize) -> u64 {
     lower(bucket).midpoint(lower(bucket + 1))
 }
 
-/// The quantile of the counted times in nanoseconds, to within [`ERROR`]: a `share` of the times
-/// does not exceed it. `None` if nothing was counted.
-pub fn quantile(counts: &[u32], share: f64) -> Option<u64> {
-    let total: u64 = counts.iter().map(|&count| u64::from(count)).sum();
+/// The quantile of the counted times in nanoseconds, of which `longest` is the longest, to within
+/// [`ERROR`] but for times in the last bucket: a `share` of the times does not exceed it. `None` if
+/// nothing was counted.
+pub fn quantile(counts: &[u64], longest: u64, share: f64) -> Option<u64> {
+    let total: u64 = counts.iter().sum();
     let rank = (share * total as f64).ceil().max(1.0) as u64;
     let mut below = 0;
     counts.iter().enumerate().find_map(|(bucket, &count)| {
-        below += u64::from(count);
-        (below >= rank && count > 0).then(|| middle(bucket))
+        below += count;
+        let least = longest.max(lower(bucket)); // if the longest was not recorded
+        let time = if bucket == BUCKETS - 1 { least } else { middle(bucket).min(least) };
+        (below >= rank && count > 0).then_some(time)
     })
 }
 
@@ -70,11 +73,16 @@ mod tests {
     #[test]
     fn quantile_of_known_times() {
         let mut counts = [0; BUCKETS];
-        assert_eq!(quantile(&counts, 0.5), None);
+        assert_eq!(quantile(&counts, 0, 0.5), None);
         (1..=100).for_each(|ms| counts[bucket(ms * 1_000_000)] += 1);
         for (share, ms) in [(0.5, 50.0), (0.99, 99.0), (1.0, 100.0)] {
-            let found = quantile(&counts, share).unwrap() as f64 / 1e6;
+            let found = quantile(&counts, 100_000_000, share).unwrap() as f64 / 1e6;
             assert!((found - ms).abs() / ms <= 2.0 * ERROR, "{share}: {found}");
         }
+        let mut one = [0; BUCKETS];
+        one[bucket(1_050_000)] = 1;
+        assert_eq!(quantile(&one, 1_050_000, 0.5), Some(1_050_000), "not above the longest");
+        counts[bucket(1_800_000_000_000)] = 1000;
+        assert_eq!(quantile(&counts, 1_800_000_000_000, 0.5), Some(1_800_000_000_000));
     }
 }

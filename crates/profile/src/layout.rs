@@ -55,7 +55,7 @@ const _: () = assert!(DEPTH < 1 << TIME_SHIFT && MODULES < 1 << (32 - TIME_SHIFT
 pub const COUNT_UNIT: u64 = 1024;
 
 /// What threads wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Kind {
     /// `pthread_mutex_t`.

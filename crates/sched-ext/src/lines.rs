@@ -131,7 +131,7 @@ mod tests {
     const MANY: u32 = 1 << 16;
 
     fn report(second: u64, tasks: u32) -> Report {
-        let task = |tid| Named { tid, name: "task".into(), share: 0.5, core: 0 };
+        let task = |tid| Named { tid, name: "task".into(), share: 0.5, core: 0, is_in_set: true };
         Report {
             since_start: Duration::from_secs(second),
             named: (0..tasks).map(task).collect(),

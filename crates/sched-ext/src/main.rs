@@ -142,7 +142,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Option<Ending>> {
     let stop = Arc::new(AtomicBool::new(false));
     // A background job of a script ignores SIGINT, but `kill -INT` must end it.
     let hang_up = Some(libc::SIGHUP).filter(|signal| !is_ignored(*signal));
-    for signal in [libc::SIGINT, libc::SIGTERM].into_iter().chain(hang_up) {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT].into_iter().chain(hang_up) {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     privilege::limit().context(messages::PRIVILEGE_NOT_LIMITED)?;

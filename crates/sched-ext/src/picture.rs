@@ -28,16 +28,16 @@ const TALLEST_BARS: u16 = 5;
 const BETWEEN: &str = "  ";
 const KEYS: &str = "q or Ctrl-C ends";
 
-/// A column of the table: title, width, and the text for a task and a bound.
-type Column = (&'static str, u16, fn(&Named, u32) -> String);
+/// A column of the table: title, width, and the text for a task.
+type Column = (&'static str, u16, fn(&Named) -> String);
 
 /// The columns in order of importance; the last ones are left out on a narrow terminal.
 const COLUMNS: [Column; 5] = [
-    ("share", 7, |task, _| format!("{:.1} %", 100.0 * task.share)),
-    ("name", 15, |task, _| task.name.clone()),
-    ("pid", 8, |task, _| task.tid.to_string()),
-    ("core", 5, |task, _| task.core.to_string()),
-    ("in the set", 10, |task, bound| if task.core < bound { "yes" } else { "no" }.into()),
+    ("share", 7, |task| format!("{:.1} %", 100.0 * task.share)),
+    ("name", 15, |task| task.name.clone()),
+    ("pid", 8, |task| task.tid.to_string()),
+    ("core", 5, |task| task.core.to_string()),
+    ("in the set", 10, |task| if task.is_in_set { "yes" } else { "no" }.into()),
 ];
 /// Indices into [`COLUMNS`] from left to right.
 const PLACES: [usize; 5] = [2, 1, 0, 3, 4];
@@ -169,11 +169,9 @@ fn draw_tasks(history: &History, area: Rect, buffer: &mut Buffer) -> usize {
         Text::from(text).alignment(if column == NAME { Alignment::Left } else { Alignment::Right })
     };
     let titles = Row::new(shown.iter().map(|&column| aligned(column, COLUMNS[column].0.into())));
-    let rows = tasks.iter().map(|task| {
-        Row::new(
-            shown.iter().map(|&column| aligned(column, COLUMNS[column].2(task, history.now.bound))),
-        )
-    });
+    let rows = tasks
+        .iter()
+        .map(|task| Row::new(shown.iter().map(|&column| aligned(column, COLUMNS[column].2(task)))));
     let widths = shown.iter().map(|&column| Constraint::Length(COLUMNS[column].1));
     let table = Table::new(rows, widths)
         .header(titles.style(Modifier::DIM))
@@ -202,6 +200,7 @@ mod tests {
             name: format!("server{task}"),
             share: share(task),
             core: task,
+            is_in_set: task < 2,
         };
         for second in 1..=12_u64 {
             let totals = Totals {

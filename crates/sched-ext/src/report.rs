@@ -38,7 +38,10 @@ pub struct Named {
     pub name: String,
     /// The waiting share of its last slices, 0 to 1.
     pub share: f64,
+    /// The kernel's number of its core.
     pub core: u32,
+    /// Whether that core is in the special set.
+    pub is_in_set: bool,
 }
 
 impl Report {
@@ -56,17 +59,19 @@ impl Report {
             other.share.total_cmp(&one.share).then(one.tid.cmp(&other.tid))
         });
         tasks.truncate(most);
+        let policy = scheduler.policy();
         let named = tasks.into_iter().map(|task| Named {
             tid: task.tid,
             name: std::fs::read(format!("/proc/{}/comm", task.tid))
                 .map(|name| legible(&name))
                 .unwrap_or_default(),
             share: task.share,
-            // The kernel's number, and not the place in the order of cores.
+            // The policy's number of a core is its place in the order of cores, and the set is the
+            // first ones of that order.
             core: topology.order.get(task.core as usize).copied().unwrap_or(task.core),
+            is_in_set: task.core < policy.bound(),
         });
         let named = named.collect();
-        let policy = scheduler.policy();
         Report {
             since_start,
             cores: topology.order.len() as u32,
@@ -126,7 +131,7 @@ impl Report {
             let _ = write!(text, " {kind} {rate:.0}/s");
         }
         text.push('\n');
-        for Named { tid, name, share, core } in &self.named {
+        for Named { tid, name, share, core, .. } in &self.named {
             let _ = writeln!(
                 text,
                 "          {tid:>8} {name:<15} {:>5.1} % on core {core}",
@@ -300,7 +305,13 @@ mod tests {
             spun_ns: [700_000_000, 0, 0, 0, 0],
             ..Totals::default()
         };
-        let task = |tid, name: &str, share, core| Named { tid, name: name.into(), share, core };
+        let task = |tid, name: &str, share, core| Named {
+            tid,
+            name: name.into(),
+            share,
+            core,
+            is_in_set: true,
+        };
         let report = Report {
             since_start: Duration::from_secs(12),
             cores: 8,
@@ -353,6 +364,12 @@ mod tests {
         assert_eq!(named(9), [2, 4, 3, 1]);
         assert_eq!(named(2), [2, 4]);
         assert_eq!(named(0), [0; 0]);
+        // The set is the first cores of the order, whatever their numbers.
+        let order = vec![7, 6, 5, 0, 1, 2, 3, 4];
+        let other = Topology { order, ..topology() };
+        let report = Report::new(&scheduler, &other, Totals::default(), 0, Duration::ZERO, 1);
+        let task = &report.named[0];
+        assert_eq!((task.core, task.is_in_set), (0, 3 < report.bound));
     }
 
     #[test]

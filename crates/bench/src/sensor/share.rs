@@ -8,6 +8,7 @@ use serde::Serialize;
 use unconvoy::runtime::controller_report;
 use unconvoy_measure::cells::Samples;
 use unconvoy_measure::goal::Judgement;
+use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::statistics::short;
 use unconvoy_measure::table::Table;
 
@@ -47,7 +48,7 @@ pub fn measure(contenders: u32, seconds: f64) -> anyhow::Result<Share> {
 
     let (begin, before) = (Instant::now(), controller_report());
     let account_before = process::schedstat(before.thread).context(messages::controller_exited())?;
-    thread::sleep(Duration::from_secs_f64(seconds));
+    Interrupts::of_process()?.sleep(Duration::from_secs_f64(seconds))?;
     let (wall, after) = (begin.elapsed(), controller_report());
     let account = process::schedstat(before.thread)
         .filter(|_| after.thread == before.thread)

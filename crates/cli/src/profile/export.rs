@@ -23,7 +23,7 @@ pub fn json(report: &Report) -> anyhow::Result<String> {
 }
 
 /// Pairs of a bucket's upper bound in nanoseconds and its count.
-fn histogram(bounds: &[(u64, u32)]) -> Value {
+fn histogram(bounds: &[(u64, u64)]) -> Value {
     json!(bounds)
 }
 

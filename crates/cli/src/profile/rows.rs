@@ -57,9 +57,11 @@ pub struct Row {
     #[serde(skip)]
     pub indices: Vec<usize>,
     #[serde(skip)]
-    pub wait_counts: Vec<u32>,
+    pub wait_counts: Vec<u64>,
     #[serde(skip)]
-    pub hold_counts: Vec<u32>,
+    pub hold_counts: Vec<u64>,
+    #[serde(skip)]
+    pub longest_hold_ns: u64,
 }
 
 /// Median and 99th percentile; null if nothing was counted.
@@ -109,24 +111,29 @@ impl Row {
 
 impl Row {
     /// Histogram of the waits without empty buckets: upper bounds in nanoseconds, and counts.
-    pub fn wait_histogram(&self) -> Vec<(u64, u32)> {
-        bounds(&self.wait_counts)
+    pub fn wait_histogram(&self) -> Vec<(u64, u64)> {
+        bounds(&self.wait_counts, self.longest_ns)
     }
 
     /// Histogram of the measured holds, likewise.
-    pub fn hold_histogram(&self) -> Vec<(u64, u32)> {
-        bounds(&self.hold_counts)
+    pub fn hold_histogram(&self) -> Vec<(u64, u64)> {
+        bounds(&self.hold_counts, self.longest_hold_ns)
     }
 }
 
-fn bounds(counts: &[u32]) -> Vec<(u64, u32)> {
+fn bounds(counts: &[u64], longest: u64) -> Vec<(u64, u64)> {
     let counts = counts.iter().enumerate().filter(|&(_, &count)| count > 0);
-    counts.map(|(bucket, &count)| (histogram::lower(bucket + 1), count)).collect()
+    let bound = |bucket: usize| match bucket + 1 {
+        histogram::BUCKETS => longest,
+        next => histogram::lower(next),
+    };
+    counts.map(|(bucket, &count)| (bound(bucket), count)).collect()
 }
 
-pub fn quantiles(counts: &[u32]) -> Quantiles {
+/// The quantiles of the counted times, of which `longest` is the longest.
+pub fn quantiles(counts: &[u64], longest: u64) -> Quantiles {
     Quantiles {
-        p50_ns: histogram::quantile(counts, 0.5),
-        p99_ns: histogram::quantile(counts, 0.99),
+        p50_ns: histogram::quantile(counts, longest, 0.5),
+        p99_ns: histogram::quantile(counts, longest, 0.99),
     }
 }

@@ -10,8 +10,8 @@ use unconvoy_profile::read::{SampledWaits, WaitedLock};
 use super::names::Names;
 use super::rows::{Pair, Place, Row, StackSum, quantiles};
 
-/// Samples of one lock with the same stacks, scaled so that a lock's samples add up to the time
-/// that threads waited for it.
+/// Samples of one lock with the same stacks, scaled so that the samples of all locks with one name
+/// add up to the time that threads waited for them: of many locks, most have no sample.
 #[derive(Debug, Clone, Copy)]
 pub struct Scaled {
     lock: usize,
@@ -31,6 +31,15 @@ pub struct Side {
     ns: f64,
     /// The number of waits that the stack stands for.
     count: f64,
+}
+
+/// What threads waited for the locks with one name, in all and in the samples.
+#[derive(Default)]
+struct Sums {
+    wait_ns: f64,
+    waits: f64,
+    sampled_ns: f64,
+    sampled: f64,
 }
 
 /// Selects a side of a sample.
@@ -53,16 +62,22 @@ pub struct Samples<'a> {
 impl<'a> Samples<'a> {
     /// Scales the samples. `named` has the name of each lock.
     pub fn new(recorded: &'a Recorded, named: &[String], names: &'a Names<'a>) -> Self {
-        let mut sums = vec![(0.0, 0.0); recorded.locks.len()];
+        let class = |lock: usize| (named[lock].as_str(), recorded.locks[lock].kind);
+        let mut sums: HashMap<_, Sums> = HashMap::new();
+        for (index, lock) in recorded.locks.iter().enumerate() {
+            let sums = sums.entry(class(index)).or_default();
+            sums.wait_ns += lock.wait_ns as f64;
+            sums.waits += lock.waits as f64;
+        }
         for sample in &recorded.samples {
-            sums[sample.lock].0 += sample.ns as f64;
-            sums[sample.lock].1 += sample.count;
+            let sums = sums.entry(class(sample.lock)).or_default();
+            sums.sampled_ns += sample.ns as f64;
+            sums.sampled += sample.count;
         }
         let scale = |sample: &SampledWaits| {
-            let lock = &recorded.locks[sample.lock];
-            let (sum, count) = sums[sample.lock];
-            let ns = sample.ns as f64 / sum * lock.wait_ns as f64;
-            let count = sample.count / f64::max(count, 1e-9) * lock.waits as f64;
+            let sums = &sums[&class(sample.lock)];
+            let ns = sample.ns as f64 / f64::max(sums.sampled_ns, 1e-9) * sums.wait_ns;
+            let count = sample.count / f64::max(sums.sampled, 1e-9) * sums.waits;
             let side = |stack| Side { stack, ns, count };
             Scaled {
                 lock: sample.lock,
@@ -90,13 +105,17 @@ impl<'a> Samples<'a> {
         let locks: Vec<&WaitedLock> =
             indices.iter().map(|&index| &self.recorded.locks[index]).collect();
         let sum = |of: fn(&WaitedLock) -> u64| locks.iter().map(|lock| of(lock)).sum::<u64>();
+        let longest =
+            |of: fn(&WaitedLock) -> u64| locks.iter().map(|lock| of(lock)).max().unwrap_or(0);
         let counts = |of: fn(&WaitedLock) -> &Vec<u32>| {
             let mut total = vec![0; BUCKETS];
             for lock in &locks {
-                total.iter_mut().zip(of(lock)).for_each(|(sum, &count)| *sum += count);
+                total.iter_mut().zip(of(lock)).for_each(|(sum, &count)| *sum += u64::from(count));
             }
             total
         };
+        let (longest_ns, longest_hold_ns) =
+            (longest(|lock| lock.longest_ns), longest(|lock| lock.longest_hold_ns));
         let scaled: Vec<&Scaled> = indices.iter().flat_map(|&index| &self.of_lock[index]).collect();
         let (wait_counts, hold_counts) =
             (counts(|lock| &lock.wait_counts), counts(|lock| &lock.hold_counts));
@@ -114,12 +133,13 @@ impl<'a> Samples<'a> {
             slept: sum(|lock| lock.slept.into()),
             waited_ns: sum(|lock| lock.wait_ns),
             share: 0.0,
-            longest_ns: locks.iter().map(|lock| lock.longest_ns).max().unwrap_or(0),
+            longest_ns,
+            longest_hold_ns,
             read_waits: sum(|lock| lock.read_waits),
             read_waited_ns: sum(|lock| lock.read_wait_ns),
             acquisitions: sum(|lock| lock.acquisitions),
-            wait: quantiles(&wait_counts),
-            hold: quantiles(&hold_counts),
+            wait: quantiles(&wait_counts, longest_ns),
+            hold: quantiles(&hold_counts, longest_hold_ns),
             holds: if is_cond { 0 } else { sum(|lock| lock.holds) },
             waiters: places(&scaled, WAITER, self.names),
             holders: places(&scaled, HOLDER, self.names),
@@ -264,4 +284,42 @@ fn pairs(scaled: &[&Scaled], names: &Names<'_>) -> Vec<Pair> {
         .collect();
     pairs.sort_by_key(|pair| Reverse(pair.ns));
     pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use unconvoy_profile::Kind;
+    use unconvoy_profile::layout::{COUNT_UNIT, MAGIC, VERSION, zeroed};
+
+    use super::*;
+
+    /// Of a class of many locks, most have no sample.
+    #[test]
+    fn samples_stand_for_the_locks_of_their_class() {
+        let profile = zeroed();
+        profile.header.magic.store(MAGIC, Relaxed);
+        profile.header.version.store(VERSION, Relaxed);
+        for index in 0..11 {
+            let (number, lock) = profile.lock(Kind::Mutex, 0x1000 + 64 * index).unwrap();
+            let ns = if index == 10 { 1_000_000 } else { 100_000 };
+            profile.record_wait(lock, ns, 1, false);
+            if index % 10 == 0 {
+                let stacks = (profile.stack(&[0x100 + index as u64], 0), 0);
+                profile.add_samples(number, stacks, (1_000_000, COUNT_UNIT), 1);
+            }
+        }
+        let recorded = Recorded::parse(&profile.to_bytes()).unwrap();
+        let name = |lock: &WaitedLock| if lock.wait_ns > 500_000 { "one" } else { "many" };
+        let named: Vec<String> = recorded.locks.iter().map(|lock| name(lock).into()).collect();
+        let names = Names::new(&recorded);
+        let samples = Samples::new(&recorded, &named, &names);
+        let waited = |name: &str| {
+            let of_name = samples.of_locks().filter(|sample| named[sample.lock] == name);
+            of_name.map(|sample| (sample.ns, sample.waiter.count)).collect::<Vec<_>>()
+        };
+        assert_eq!(waited("many"), [(1e6, 10.0)]);
+        assert_eq!(waited("one"), [(1e6, 1.0)]);
+    }
 }

@@ -53,7 +53,8 @@ fn stand_in_until(end: &str) -> anyhow::Result<()> {
             break;
         }
         let name = if second % 2 == 0 { "tick" } else { "tock" };
-        let task = |tid| Named { tid, name: name.into(), share: 0.5, core: tid % 8 };
+        let task =
+            |tid| Named { tid, name: name.into(), share: 0.5, core: tid % 8, is_in_set: false };
         monitor.show(Report {
             since_start: Duration::from_secs(second.into()),
             cores: 8,
