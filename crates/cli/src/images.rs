@@ -13,8 +13,7 @@ use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
 use crate::debug_files;
 use crate::members::{self, DebugFile, Frame, LockType};
 
-/// Source directories of libraries. A chain of inlined functions is named after the first one
-/// outside these directories, which is the code that a developer would change.
+/// Sources of libraries: a chain of inlined functions is named after the first one outside of them.
 const LIBRARY_SOURCES: [&str; 4] = ["/usr/include/", "/c++/", "/rustc/", "/library/std/"];
 
 /// One mapping of a part of a file.
@@ -124,10 +123,10 @@ impl Images {
         let starts = mappings.iter().enumerate().filter(|(_, mapping)| mapping.offset == 0);
         for (index, first) in starts {
             let rest = mappings.iter().filter(|it| it.path == first.path && it.base >= first.base);
-            let starts = rest.clone().filter(|it| it.offset == 0 && it.base > first.base);
-            let next = starts.map(|it| it.base).min().unwrap_or(u64::MAX);
-            let mapped =
-                rest.filter(|it| it.base < next).map(|it| it.end).fold(first.end, u64::max);
+            let next = rest.clone().filter(|it| it.offset == 0 && it.base > first.base);
+            let next = next.map(|it| it.base).min().unwrap_or(u64::MAX);
+            let ends = rest.filter(|it| it.base < next).map(|it| it.end);
+            let mapped = ends.max().unwrap_or(first.end);
             let source = place(index).and_then(Source::new);
             let file = source.as_ref().and_then(Source::open);
             let (low, high) = file.as_ref().and_then(extent).unwrap_or((0, mapped - first.base));
