@@ -35,6 +35,9 @@ const WAKES_FIRST: &str = "threads that wake from backoff have a higher priority
 const COLLAPSES: &str = "a preempted holder of the lock, or a waiter that is handed the lock \
     after its preemption, costs more than in the paper";
 
+const VARIES: &str = "the throughput of collapsed locks depends on the seed: of five seeds at full \
+    size, three have at most .7, and two more than 1.05";
+
 const LATE_WRITES: &str = "the model makes all writers of Prob take turns for whole sections, and \
     redraws the writers in each round, so half of any number of processors gain; simulated \
     writers write at the end and take turns only for the line's transfer, 200 ns, which costs \
@@ -91,10 +94,13 @@ const NOT_REPRODUCED: &[(&str, &str, &str)] = &[
     ("asplos-11", "Raytrace: one thread is at least a tenth slower", SAME_COST),
     ("asplos-11-published", "TM-1: at 128 threads TP-MCS keeps", COLLAPSES),
     ("asplos-11-published", "Raytrace: one thread is at least a tenth slower", SAME_COST),
+    ("asplos-11", "Raytrace: at 128 threads TP-MCS keeps", COLLAPSES),
+    ("asplos-11-published", "Raytrace: at 128 threads TP-MCS keeps", COLLAPSES),
     ("asplos-11", "Raytrace: at 128 threads load control keeps", GENTLER),
     ("asplos-11-published", "TM-1: at 128 threads load control keeps", GENTLER),
     ("asplos-11", "TM-1: at 128 threads TP-MCS keeps", COLLAPSES),
     ("asplos-11", "TM-1: at 128 threads load control keeps", GENTLER),
+    ("damon-1", "at 32 threads yielding gives tpmcs", VARIES),
     ("damon-2", "at 96 threads schedctl has at most", FEW_SECONDS),
     ("damon-3", "64 contexts, 128 threads: backoff has at least .8", WAKES_FIRST),
     ("syncchar-5", "the mean error is at most", LATE_WRITES),

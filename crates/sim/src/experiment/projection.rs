@@ -68,7 +68,8 @@ impl Predicted {
                 if stop.load(Ordering::Relaxed) {
                     anyhow::bail!(Stopped);
                 }
-                sum += self.execution(lock, in_kernel, self.seed + number)?.complete()?.ns as f64;
+                let seed = self.seed.wrapping_mul(EXECUTIONS).wrapping_add(number);
+                sum += self.execution(lock, in_kernel, seed)?.complete()?.ns as f64;
             }
             anyhow::Ok(sum / EXECUTIONS as f64)
         };

@@ -370,7 +370,8 @@ impl Machine {
         let task = self.scheduler.task_mut(thread);
         task.set_flight(Flight::Work(0));
         if task.state() == State::Running {
-            self.clock.schedule_resume(thread, self.clock.now + self.transactions.abort_ns());
+            let at = self.clock.now + self.transactions.abort_ns();
+            self.clock.schedule_resume(thread, at.max(self.scheduler.back_at(thread)));
         }
     }
 

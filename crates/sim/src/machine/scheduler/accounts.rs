@@ -93,6 +93,9 @@ const HAND_OVER_NS: u64 = 2_000;
 #[derive(Debug, Default)]
 struct LockClock {
     total: u64,
+    /// Released, and not acquired since.
+    is_free: bool,
+    waiters: u32,
     /// Start of the current period without a running holder, if there is one.
     since: Option<u64>,
 }
@@ -104,6 +107,14 @@ impl LockClock {
 
     fn begin(&mut self, at: u64) {
         self.since = Some(self.since.map_or(at, |since| since.min(at)));
+    }
+
+    /// Adds a waiter. The time before the first one of a free lock does not count.
+    fn add_waiter(&mut self, now: u64) {
+        if self.is_free && self.waiters == 0 {
+            self.since = Some(now + HAND_OVER_NS);
+        }
+        self.waiters += 1;
     }
 
     fn end(&mut self, now: u64) {
@@ -227,6 +238,8 @@ impl Accounts {
 
     pub(crate) fn begin_wait(&mut self, thread: u32, lock: usize, now: u64) {
         self.book(thread, now);
+        self.end_wait(thread);
+        self.locks[lock].add_waiter(now);
         let inverted = self.locks[lock].inverted(now);
         let account = &mut self.threads[thread as usize];
         account.activity = Activity::Wait;
@@ -236,6 +249,7 @@ impl Accounts {
     pub(crate) fn acquire(&mut self, thread: u32, lock: usize, now: u64) {
         self.enter_section(thread, now);
         self.locks[lock].end(now);
+        self.locks[lock].is_free = false;
         self.threads[thread as usize].held.push(lock);
     }
 
@@ -243,13 +257,19 @@ impl Accounts {
         self.book(thread, now).held.retain(|&held| held != lock);
         self.leave_section(thread, now);
         self.locks[lock].begin(now + HAND_OVER_NS);
+        self.locks[lock].is_free = true;
     }
 
     /// Records that `thread` enters a critical section, with or without a lock.
     pub(crate) fn enter_section(&mut self, thread: u32, now: u64) {
-        let account = self.book(thread, now);
-        account.activity = Activity::Critical;
-        account.waits_for = None;
+        self.book(thread, now).activity = Activity::Critical;
+        self.end_wait(thread);
+    }
+
+    fn end_wait(&mut self, thread: u32) {
+        if let Some((lock, _)) = self.threads[thread as usize].waits_for.take() {
+            self.locks[lock].waiters -= 1;
+        }
     }
 
     pub(crate) fn leave_section(&mut self, thread: u32, now: u64) {
@@ -381,6 +401,22 @@ mod tests {
         let end = 100 + HAND_OVER_NS + 70;
         accounts.acquire(1, lock, end);
         assert_eq!(accounts.split(1, end).inverted_ns, 70);
+    }
+
+    #[test]
+    fn free_lock_without_waiters_is_not_inverted() {
+        let mut accounts = accounts();
+        let lock = accounts.add_lock();
+        accounts.acquire(0, lock, 0);
+        accounts.release(0, lock, 100);
+        accounts.begin_wait(1, lock, 50_000);
+        accounts.acquire(1, lock, 50_100);
+        let waiter = accounts.split(1, 50_100);
+        assert_eq!((waiter.spinning_ns, waiter.inverted_ns), (100, 0));
+        accounts.begin_wait(0, lock, 60_000);
+        accounts.release(1, lock, 70_000);
+        accounts.acquire(0, lock, 70_000 + HAND_OVER_NS + 30);
+        assert_eq!(accounts.split(0, 80_000).inverted_ns, 30, "it waited for the hand-over");
     }
 
     #[test]

@@ -17,7 +17,7 @@
 //! Source: `usr/src/uts/common/disp/disp.c` of OpenSolaris and illumos.
 
 use super::class::{Place, Running, SECOND_NS, Second, Tick};
-use super::task::{Flight, State};
+use super::task::State;
 use super::{Scheduler, placement};
 use crate::machine::clock::Clock;
 use crate::machine::thread::NO_THREAD;
@@ -55,8 +55,8 @@ impl Scheduler {
         }
         self.arm_tick(context, clock);
         let (new, old) = (self.task(thread).priority(), self.task(running).priority());
-        if new == old && self.task(running).flight == Flight::YieldingPoll {
-            clock.schedule_resume(running, clock.now + self.parameters.yield_ns);
+        if new == old {
+            self.let_yield(running, clock);
         }
         (new > old).then_some(context)
     }

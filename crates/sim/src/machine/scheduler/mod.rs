@@ -142,12 +142,6 @@ impl Scheduler {
         self.queues.task_mut(thread)
     }
 
-    /// When the last tick on its context has returned, or returns, to the running `thread`.
-    #[inline]
-    pub(crate) fn back_at(&self, thread: u32) -> u64 {
-        self.task(thread).back_at
-    }
-
     #[inline]
     pub(crate) fn core_of(&self, thread: u32) -> usize {
         self.queues.contexts[self.task(thread).context].core
@@ -243,8 +237,8 @@ impl Scheduler {
         if lead > self.parameters.wake_preempt_ns {
             return Some(context);
         }
-        if self.task(running).flight == Flight::YieldingPoll && running != waker {
-            clock.schedule_resume(running, clock.now + self.parameters.yield_ns);
+        if running != waker {
+            self.let_yield(running, clock);
         }
         None
     }
@@ -356,8 +350,10 @@ impl Scheduler {
         self.preemptions += 1;
         let exit_ns = self.end_mwait(self.running_on(context), clock.now);
         let thread = self.deschedule(context, RunState::Ready, clock);
+        let ran_since = self.task(thread).ran_since;
         if let Flight::Work(left) = &mut self.task_mut(thread).flight {
-            *left = clock.resumes_at(thread).saturating_sub(clock.now);
+            // A switch to the thread that has not ended is no work of the thread.
+            *left = clock.resumes_at(thread).saturating_sub(ran_since.max(clock.now));
         }
         (thread, exit_ns)
     }

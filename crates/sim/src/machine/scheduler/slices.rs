@@ -6,6 +6,22 @@ use crate::machine::clock::{Clock, Event};
 use crate::machine::thread::NO_THREAD;
 
 impl Scheduler {
+    /// When the running `thread` is, or was, in its program again after the last tick and after the
+    /// switch that gave it a processor.
+    #[inline]
+    pub(crate) fn back_at(&self, thread: u32) -> u64 {
+        let task = self.task(thread);
+        task.back_at.max(task.ran_since)
+    }
+
+    /// If the running thread polls and yields, it sees in its next turn that another thread waits.
+    pub(super) fn let_yield(&mut self, running: u32, clock: &mut Clock) {
+        let at = (clock.now + self.parameters.yield_ns).max(self.back_at(running));
+        if self.task(running).flight == Flight::YieldingPoll && at < clock.resumes_at(running) {
+            clock.schedule_resume(running, at);
+        }
+    }
+
     pub(super) fn begin_slice(&mut self, thread: u32, start: u64) {
         if let Some(special) = &self.special {
             let task = &mut self.queues.task_mut(thread).policy_task;
