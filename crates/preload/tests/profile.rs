@@ -140,7 +140,9 @@ fn compare(profile: &Profile, text: &str) -> Result<(), String> {
         close(part, lock.wait_ns as f64, waited, 0.05)?;
         let longest = get(part, "longest").0;
         close(&format!("{part}'s longest"), lock.longest_ns as f64, longest, 0.05)?;
-        let hold = histogram::quantile(&lock.hold_counts, 0.5).ok_or(format!("{part}: no hold"))?;
+        let holds: Vec<u64> = lock.hold_counts.iter().map(|&count| count.into()).collect();
+        let hold = histogram::quantile(&holds, lock.longest_hold_ns, 0.5);
+        let hold = hold.ok_or(format!("{part}: no hold"))?;
         let (shortest, longest) = (get(part, "shortest_hold").0, get(part, "longest_hold").0);
         let nearest = (hold as f64).clamp(shortest, longest);
         close(&format!("{part}'s hold"), hold as f64, nearest, 0.05 + histogram::ERROR)?;
