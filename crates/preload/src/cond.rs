@@ -26,9 +26,9 @@
 //! variable knows only its last eventcount: before a waiter is requeued to another eventcount, the
 //! signaller wakes the waiters of the last one.
 //!
-//! **Invariant 4.** In the child of a `fork`, no waiters and no holder of the guard exist. The
-//! first use there sees another [generation](unconvoy_locks::primitive::generation) and clears what
-//! they left.
+//! **Invariant 4.** In the child of a `fork`, no holder of the guard exists, and no waiter but the
+//! forking thread, whose wait ends there if a signal handler forked. The first use sees another
+//! [generation](unconvoy_locks::primitive::generation) and clears what the others left.
 
 mod attributes;
 mod polling;

@@ -225,8 +225,31 @@ pub extern "C" fn pthread_rwlock_destroy(this: &RwLock) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_unlock(this: &RwLock) -> c_int {
     probe!("rwlock_unlock"; this);
+    if !this.is_default() {
+        // SAFETY: the caller holds it.
+        return unsafe { unlock_not_default(this) };
+    }
     // SAFETY: the caller holds it.
-    if this.is_default() && unsafe { this.release_at_once() } {
+    if unsafe { this.release_at_once() } {
+        return 0;
+    }
+    // SAFETY: the caller holds it still.
+    unsafe { unlock(this) }
+}
+
+/// # Safety
+///
+/// As for [`unlock`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn unlock_not_default(this: &RwLock) -> c_int {
+    let lock = this.biased();
+    // The bias may be older than the counting of held locks.
+    // SAFETY: the caller holds it, as a reader: no writer holds a biased lock.
+    if lock.is_biased() && unsafe { lock.release_published() } {
+        if this.route().is_counted() {
+            stats::released(stats::Kind::RwLock, this.address());
+        }
         return 0;
     }
     // SAFETY: the caller holds it still.
@@ -243,9 +266,6 @@ unsafe extern "C" fn unlock(this: &RwLock) -> c_int {
     let lock = this.biased();
     // SAFETY: the caller holds it, as a reader: no writer holds a biased lock.
     if lock.is_biased() && unsafe { lock.release_published() } {
-        if !this.is_default() && this.route().is_counted() {
-            stats::released(stats::Kind::RwLock, this.address());
-        }
         return 0;
     }
     // SAFETY: what the caller promises; the sections of a lock with a usual route are not elided.

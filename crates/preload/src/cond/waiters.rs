@@ -53,6 +53,7 @@ pub(super) struct Node<'a> {
     previous: Cell<*const Node<'a>>,
     /// The mutex that the wait released.
     mutex: &'a Mutex,
+    /// The process that began the wait.
     generation: u32,
 }
 
