@@ -24,6 +24,9 @@ const PATH_MAX: usize = 4096;
 
 const SIZE: usize = size_of::<Profile>();
 
+/// Number of files of other processes to remove, which may appear as fast as they are removed.
+const MOST_TRIES: u32 = 10_000;
+
 /// Room for the file's path, and then for the program's. A signal handler's stack may be too short
 /// for it.
 struct Room(UnsafeCell<[u8; PATH_MAX]>);
@@ -96,29 +99,37 @@ fn open(path: &Path<'_>) -> Result<usize, Errno> {
         // SAFETY: the path ends in a zero.
         unsafe { syscall!(Sysno::openat, libc::AT_FDCWD, path, flags, 0o666) }
     };
-    match create(libc::O_EXCL) {
-        Err(Errno::EEXIST) => {}
-        result => return result,
-    }
-    let mut old = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: the path ends in a zero, and the kernel fills `old`.
-    let is_file = unsafe {
-        let flags = libc::AT_SYMLINK_NOFOLLOW;
-        syscall!(Sysno::newfstatat, libc::AT_FDCWD, path, old.as_mut_ptr(), flags).is_ok()
-            && old.assume_init().st_mode & libc::S_IFMT == libc::S_IFREG
-    };
-    // SAFETY: as before.
-    if is_file && unsafe { syscall!(Sysno::unlinkat, libc::AT_FDCWD, path, 0) }.is_ok() {
-        return create(libc::O_EXCL);
+    for _ in 0..MOST_TRIES {
+        match create(libc::O_EXCL).and_then(lock_new) {
+            Err(Errno::EEXIST | Errno::EWOULDBLOCK) => {}
+            result => return result,
+        }
+        match remove(path) {
+            Ok(()) | Err(Errno::ENOENT) => {} // removed here or by another process
+            Err(_) => break,
+        }
     }
     let file = create(0)?;
     // SAFETY: this module owns the descriptor.
-    let emptied = unsafe {
-        lock(file).and_then(|()| syscall!(Sysno::ftruncate, file, 0)).inspect_err(|_| {
-            let _ = syscall!(Sysno::close, file);
-        })
-    };
+    let emptied = lock(file).and_then(|()| unsafe { syscall!(Sysno::ftruncate, file, 0) });
+    close_unless(emptied.is_ok(), file);
     emptied.map(|_| file)
+}
+
+/// Removes a regular file; refuses everything else.
+fn remove(path: *const u8) -> Result<(), Errno> {
+    let mut old = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the path ends in a zero, and the kernel fills `old`.
+    let kind = unsafe {
+        let flags = libc::AT_SYMLINK_NOFOLLOW;
+        syscall!(Sysno::newfstatat, libc::AT_FDCWD, path, old.as_mut_ptr(), flags)?;
+        old.assume_init().st_mode & libc::S_IFMT
+    };
+    if kind != libc::S_IFREG {
+        return Err(Errno::EPERM);
+    }
+    // SAFETY: as before.
+    unsafe { syscall!(Sysno::unlinkat, libc::AT_FDCWD, path, 0) }.map(|_| ())
 }
 
 /// Locks the file for as long as this process has mapped it.
@@ -128,10 +139,24 @@ fn lock(file: usize) -> Result<(), Errno> {
     locked.map(|_| ())
 }
 
+/// Locks a new file, unless another process has locked it first. On a file system without locks, it
+/// needs none.
+fn lock_new(file: usize) -> Result<usize, Errno> {
+    let locked = lock(file);
+    let is_taken = locked == Err(Errno::EWOULDBLOCK);
+    close_unless(!is_taken, file);
+    if is_taken { Err(Errno::EWOULDBLOCK) } else { Ok(file) }
+}
+
+fn close_unless(is_kept: bool, file: usize) {
+    if !is_kept {
+        // SAFETY: this module owns the descriptor, which is not used again.
+        let _ = unsafe { syscall!(Sysno::close, file) };
+    }
+}
+
 fn map(path: &Path<'_>) -> Result<&'static Profile, Errno> {
     let file = open(path)?;
-    // A new file needs no lock on a file system without locks.
-    let _ = lock(file);
     let mapped = reserve(file).and_then(|()| {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, of a file of that size.
@@ -205,4 +230,47 @@ fn fill_header(profile: &Profile, room: &mut [u8; PATH_MAX], is_of_libc: bool) {
     header.begin_ns.store(now, Relaxed);
     header.last_ns.store(now, Relaxed);
     header.magic.store(MAGIC, Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _};
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+
+    /// One process used to truncate the file that another had just mapped; others got no file.
+    #[test]
+    fn files_created_at_the_same_time_stay_whole() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let path = folder.path().join("profile");
+        let mut bytes = [0; PATH_MAX];
+        bytes[..path.as_os_str().len()].copy_from_slice(path.as_os_str().as_bytes());
+        let create = || {
+            for _ in 0..2_000 {
+                let file = open(&Path(&bytes)).expect("a file");
+                reserve(file).expect("room on the disk");
+                // SAFETY: opened above, and not used again.
+                let file = unsafe { File::from_raw_fd(c_int::try_from(file).expect("small")) };
+                assert_eq!(file.metadata().expect("an open file").len(), SIZE as u64);
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(create))));
+    }
+
+    #[test]
+    fn new_file_that_another_process_has_locked_is_refused() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let path = folder.path().join("profile");
+        let file = |file: File| file.into_raw_fd() as usize;
+        let new = file(File::create(&path).expect("a file"));
+        let other = File::open(&path).expect("the same file");
+        lock(other.as_raw_fd() as usize).expect("no other lock");
+        assert_eq!(lock_new(new), Err(Errno::EWOULDBLOCK));
+        drop(other);
+        let new = file(File::open(&path).expect("the same file"));
+        assert_eq!(lock_new(new), Ok(new));
+        close_unless(false, new);
+    }
 }
