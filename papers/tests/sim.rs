@@ -1,5 +1,7 @@
 //! `unconvoy sim`, as a user calls it.
 
+use std::path::Path;
+
 use assert_cmd::Command;
 use predicates::prelude::PredicateBooleanExt as _;
 use predicates::str::contains;
@@ -107,6 +109,12 @@ fn configured(directory: &std::path::Path, text: &str) -> Command {
     command
 }
 
+/// The end of a machine file that a calibration wrote.
+const CALIBRATED: &str = "\n[calibrated]\ndate = \"D\"\nprocessor = \"P\"\nkernel = \"K\"\n\
+    busy = true\n[calibrated.programs]\ncounter_turn_ps = 1\ncounter_dispatch_ps = 1\n\
+    table_outside_ps = 1\ntable_section_ps = 1\ntable_visit_ps = 1\ntable_call_ps = 1\n\
+    table_dispatch_ps = 1\n";
+
 /// A record as `unconvoy bench counter` writes it, from locks, threads and operations per second.
 fn record(runs: &[(&str, u32, f64)]) -> String {
     let run = |&(lock, threads, ops): &(&str, u32, f64)| {
@@ -174,6 +182,85 @@ fn validate_compares_record_with_simulation() {
     sim(&words).success().stdout(contains("not judged").count(6));
 }
 
+/// The rows of a report: title, lock, threads, and whether the simulation did anything.
+fn rows(report: &Path) -> Vec<(String, String, u64, bool)> {
+    let text = std::fs::read_to_string(report).expect("written");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let text = |value: &serde_json::Value| value.as_str().expect("text").to_string();
+    let row = |row: &serde_json::Value| {
+        let threads = row["threads"].as_u64().expect("a number");
+        let is_busy = row["simulated"].as_f64().expect("a number") > 0.0;
+        (text(&row["workload"]), text(&row["lock"]), threads, is_busy)
+    };
+    report["rows"].as_array().expect("rows").iter().map(row).collect()
+}
+
+#[test]
+fn validate_simulates_nested_sections_and_two_processes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    let nested = record(&[("mcs+park", 2, 1e6)]).replace("\"counter\"", "\"nested\"");
+    std::fs::write(path("n.json"), nested).expect("written");
+    let run = |line: &str, x: f64| {
+        serde_json::json!({
+            "cell": { "line": line, "threads": 2, "x": x },
+            "round": 1,
+            "measured": { "self_per_sec": 1e6, "other_per_sec": 1e6 },
+        })
+    };
+    let mut two: serde_json::Value = serde_json::from_str(&record(&[])).expect("JSON");
+    two["benchmark"] = "interference".into();
+    two["parameters"]["workload"] = "counter".into();
+    two["parameters"]["without_load_control"] = "tpmcs+none".into();
+    two["runs"] = serde_json::json!([
+        run("alone", 0.0),
+        run("other without load control", 150.0),
+        run("other with load control", 50.0),
+        run("other only spins", 50.0),
+    ]);
+    std::fs::write(path("i.json"), two.to_string()).expect("written");
+    let files = [path("n.json"), path("i.json"), path("v.json")].map(|it| it.display().to_string());
+    let [nested, two, report] = files;
+    sim(&format!("--machine server --validate {nested} {two} --json {report}"))
+        .success()
+        .stdout(contains("left out: other only spins: not simulated (1 runs)"));
+    let lock = || "loiter+control".to_string();
+    let title = |title: &str| title.to_string();
+    let expected = [
+        (title("nested"), title("mcs+park"), 2, true),
+        (title("counter"), lock(), 2, true),
+        (title("counter beside 1 threads of default"), lock(), 2, true),
+        (title("1 threads of default beside counter"), lock(), 2, true),
+        (title("counter beside 3 threads of tpmcs+none"), lock(), 2, true),
+        (title("3 threads of tpmcs+none beside counter"), lock(), 2, true),
+    ];
+    assert_eq!(rows(&path("v.json")), expected);
+}
+
+/// A hypervisor moves virtual processors, and the machine is then another one.
+#[test]
+fn validate_leaves_out_runs_on_moved_processors() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    let printed = sim("--machine server --print-machine").success().get_output().stdout.clone();
+    let machine = String::from_utf8(printed).expect("text") + CALIBRATED;
+    assert!(machine.contains("\nsame_cache_ns = 60\n"), "{machine}");
+    std::fs::write(path("m.toml"), machine).expect("written");
+    let runs = [("default", 1, 9e6), ("default", 2, 9e6), ("default", 3, 9e6)];
+    let mut record: serde_json::Value = serde_json::from_str(&record(&runs)).expect("JSON");
+    for (run, ns) in [(0, 59), (1, 240), (2, 241)] {
+        record["runs"][run]["transfer_ns"] = ns.into();
+    }
+    std::fs::write(path("r.json"), record.to_string()).expect("written");
+    let [machine, record, report] =
+        ["m.toml", "r.json", "v.json"].map(|name| path(name).display().to_string());
+    sim(&format!("--machine {machine} --validate {record} --json {report}"))
+        .success()
+        .stdout(contains("than at the calibration (2 runs)"));
+    let rows = rows(&path("v.json"));
+    assert_eq!(rows.iter().map(|row| row.2).collect::<Vec<_>>(), [2], "{rows:?}");
+}
+
 #[test]
 fn validate_rejects_unusable_records() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -195,8 +282,9 @@ fn validate_rejects_unusable_records() {
     with(&record(&[("nosuch+none", 1, 1e6)])).stderr(contains("unknown lock nosuch+none"));
     with(&record(&[]).replace("unconvoy-bench-1", "unconvoy-bench-9"))
         .stderr(contains("unconvoy-bench-9"));
-    with(&record(&[]).replace("\"counter\"", "\"nested\""))
-        .stderr(contains("nested; counter and hashtable"));
+    with(&record(&[]).replace("\"counter\"", "\"leveldb\""))
+        .stderr(contains("leveldb; counter, hashtable"));
+    with(&record(&[]).replace("\"counter\"", "\"interference\"")).stderr(contains("interference;"));
     with(&record(&[]).replace("\"latency\":false", "\"latency\":true"))
         .stderr(contains("--latency"));
     sim("tm1 --validate r.json").failure().stderr(contains("cannot be used with"));
@@ -215,12 +303,7 @@ fn preset_host_uses_calibration() {
     let machine =
         String::from_utf8(printed).expect("text").replace("name = \"server\"", "name = \"host\"");
     run(&machine).success().stdout(contains("host (128 contexts, not calibrated)"));
-    let calibrated = format!(
-        "{machine}\n[calibrated]\ndate = \"D\"\nprocessor = \"P\"\nkernel = \"K\"\nbusy = true\n\
-         [calibrated.programs]\ncounter_turn_ps = 1\ncounter_dispatch_ps = 1\n\
-         table_outside_ps = 1\ntable_section_ps = 1\ntable_visit_ps = 1\n\
-         table_call_ps = 1\ntable_dispatch_ps = 1\n"
-    );
+    let calibrated = machine + CALIBRATED;
     run(&calibrated)
         .success()
         .stdout(contains("host (128 contexts, calibrated D (P, K, WHILE IT WAS BUSY))"));

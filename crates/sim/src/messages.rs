@@ -190,7 +190,8 @@ pub(crate) fn unknown_schema(path: &Path, found: &str, supported: &str) -> Strin
 
 pub(crate) fn unsupported_benchmark(path: &Path, benchmark: &str) -> String {
     format!(
-        "{} records the benchmark {benchmark}; counter and hashtable can be simulated",
+        "{} records the benchmark {benchmark}; counter, hashtable, nested and interference \
+         (with\n  counter) can be simulated",
         path.display()
     )
 }
@@ -333,7 +334,7 @@ mod tests {
             other_machine("counter.json", 2, 128),
             not_a_benchmark_record(record),
             unknown_schema(record, "unconvoy-bench-9", "unconvoy-bench-1"),
-            unsupported_benchmark(record, "nested"),
+            unsupported_benchmark(record, "leveldb"),
             measured_with_latency(record),
             measured_with_options(record, &["--nested".to_string()]),
             no_throughput(record),

@@ -302,6 +302,7 @@ mod tests {
             name: "sleeper".to_string(),
             locks: Vec::new(),
             steps,
+            others: Vec::new(),
             in_kernel: false,
             checkpoints: false,
         };

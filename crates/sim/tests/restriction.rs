@@ -16,6 +16,7 @@ fn throughput(lock: &str) -> f64 {
             name: "buckets".to_string(),
             locks: vec![16],
             steps: vec![section, Step::Varying { ns: 20_000 }],
+            others: Vec::new(),
             in_kernel: false,
             checkpoints: false,
         },

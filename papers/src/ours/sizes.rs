@@ -34,6 +34,7 @@ fn buckets(locks: u32) -> Workload {
         name: "buckets".to_string(),
         locks: vec![locks],
         steps: vec![section, Step::Varying { ns: 20_000 }],
+        others: Vec::new(),
         in_kernel: false,
         checkpoints: false,
     }

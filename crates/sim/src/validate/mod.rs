@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::experiment::Task;
+use crate::experiment::{Measured, Task};
 use crate::grid::{Cell, Ended};
 use crate::messages;
 use crate::outcome::Point;
@@ -117,11 +117,8 @@ impl Validation {
     /// The cells to simulate, one per row.
     pub fn cells(&self, options: Options) -> Vec<Cell> {
         let cell = |(number, record): (usize, &Record)| {
-            let cell = |row: &record::Row| Cell {
-                panel: format!("{number} {}", row.title),
-                series: row.lock.clone(),
-                x: f64::from(row.threads),
-                task: Task::Point(Point {
+            let cell = |row: &record::Row| {
+                let point = Point {
                     machine: self.machine.clone(),
                     workload: row.workload.clone(),
                     lock: row.lock.clone(),
@@ -130,7 +127,13 @@ impl Validation {
                     seed: options.seed,
                     warm_up: Some(WARM_UP),
                     interval_ns: None,
-                }),
+                };
+                let task = match &row.beside {
+                    None => Task::Point(point),
+                    Some(other) => Task::Beside(point, other.lock.clone(), other.threads),
+                };
+                let (panel, series) = (format!("{number} {}", row.title), row.lock.clone());
+                Cell { panel, series, x: f64::from(row.threads), task }
             };
             record.rows.iter().map(cell).collect::<Vec<_>>()
         };
@@ -142,13 +145,18 @@ impl Validation {
         let place = |result: &'_ crate::grid::Result| {
             (result.panel.clone(), result.series.clone(), result.x as u32)
         };
-        let outcome = |result| Some((place(result), result.measured.outcome()?.per_s));
-        let outcomes: HashMap<(String, String, u32), f64> =
-            ended.results.iter().filter_map(outcome).collect();
+        let outcomes: HashMap<(String, String, u32), &Measured> =
+            ended.results.iter().map(|result| (place(result), &result.measured)).collect();
         let simulated = |number: usize, row: &record::Row| {
-            outcomes
-                .get(&(format!("{number} {}", row.title), row.lock.clone(), row.threads))
-                .copied()
+            let place = (format!("{number} {}", row.title), row.lock.clone(), row.threads);
+            match (outcomes.get(&place)?, &row.beside) {
+                (Measured::Outcome(outcome), None) => Some(outcome.per_s),
+                (Measured::Shares(shares), Some(beside)) => Some(match beside.of {
+                    record::Process::Own => shares.own_per_s,
+                    record::Process::Other => shares.other_per_s,
+                }),
+                _ => None,
+            }
         };
         let several = self.records.len() > 1;
         let compared = |(number, record): (usize, &Record)| {

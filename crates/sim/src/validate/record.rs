@@ -1,5 +1,5 @@
-//! Records of `unconvoy bench counter` and `unconvoy bench hashtable`: the parts that can be
-//! simulated.
+//! Records of `unconvoy bench counter`, `hashtable`, `nested` and `interference`: the parts that
+//! can be simulated.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use unconvoy_measure::record::SCHEMA;
 use unconvoy_measure::statistics::Spread;
 
 use crate::parameters::Parameters;
-use crate::workload::{Workload, bench_counter, hashtable};
+use crate::workload::{Workload, bench_counter, bench_nested, hashtable};
 use crate::{messages, pair};
 
 /// The compared parts of a record's file.
@@ -41,6 +41,12 @@ struct RunParameters {
     latency: bool,
     #[serde(default)]
     options: Vec<String>,
+    /// The program of `interference`.
+    #[serde(default)]
+    workload: Option<String>,
+    /// Its lock without load control.
+    #[serde(default)]
+    without_load_control: Option<String>,
 }
 
 fn usual_section() -> u64 {
@@ -53,14 +59,46 @@ struct Run {
     measured: BTreeMap<String, f64>,
     #[serde(default)]
     round: u32,
+    /// Half a round trip of a cache line between two processors, before the run.
+    #[serde(default)]
+    transfer_ns: Option<u32>,
 }
 
 #[derive(Deserialize)]
 struct CellKey {
-    configuration: String,
+    #[serde(default)]
+    configuration: Option<String>,
     threads: u32,
     #[serde(default)]
     think: u64,
+    /// Of `interference`: the other process, and its threads in percent of the processors.
+    #[serde(default)]
+    line: Option<String>,
+    #[serde(default)]
+    x: f64,
+}
+
+/// Which of two processes a row is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Process {
+    Own,
+    Other,
+}
+
+/// The other process of a row of `interference`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Beside {
+    /// `CONTENTION+LOAD`.
+    pub(super) lock: String,
+    pub(super) threads: u32,
+    /// Whose throughput the row has.
+    pub(super) of: Process,
+}
+
+/// Whether two times in which a line moves differ so much that the virtual processors have moved,
+/// and the machine is in effect another one.
+fn is_apart(one: u64, other: u64) -> bool {
+    one.max(other) > 2 * one.min(other)
 }
 
 #[derive(Debug)]
@@ -86,6 +124,8 @@ pub(super) struct Row {
     /// `CONTENTION+LOAD`.
     pub(super) lock: String,
     pub(super) threads: u32,
+    /// The process beside this one, if any.
+    pub(super) beside: Option<Beside>,
     pub(super) measured: Spread,
     /// Operations per second of each run, with its round.
     pub(super) runs: Vec<(u32, f64)>,
@@ -105,7 +145,12 @@ pub(super) fn read(path: &Path, machine: &Parameters, most: u32) -> anyhow::Resu
     if file.schema != SCHEMA {
         bail!(messages::unknown_schema(path, &file.schema, SCHEMA));
     }
-    if !["counter", "hashtable"].contains(&file.benchmark.as_str()) {
+    let is_supported = match file.benchmark.as_str() {
+        "counter" | "hashtable" | "nested" => true,
+        "interference" => file.parameters.workload.as_deref() == Some("counter"),
+        _ => false,
+    };
+    if !is_supported {
         bail!(messages::unsupported_benchmark(path, &file.benchmark));
     }
     if file.parameters.latency {
@@ -114,35 +159,51 @@ pub(super) fn read(path: &Path, machine: &Parameters, most: u32) -> anyhow::Resu
     if !file.parameters.options.is_empty() {
         bail!(messages::measured_with_options(path, &file.parameters.options));
     }
-    let mut samples: BTreeMap<(u64, u32, String), Vec<(u32, f64)>> = BTreeMap::new();
+    let calibrated = machine.calibrated.is_some().then(|| 2 * machine.memory.same_cache_ns);
+    let is_far = |ns: u32| calibrated.is_some_and(|usual| is_apart(u64::from(ns), usual));
+    let mut samples: BTreeMap<Place, Vec<(u32, f64)>> = BTreeMap::new();
     let mut left_out: BTreeMap<String, u32> = BTreeMap::new();
-    for Run { cell, measured, round } in file.runs {
-        if cell.configuration == "libc" || cell.configuration == "libc-adaptive" {
-            *left_out
-                .entry(format!("{}: not a lock of unconvoy", cell.configuration))
-                .or_default() += 1;
-        } else if cell.threads > most {
-            *left_out.entry(format!("more than {most} threads")).or_default() += 1;
-        } else {
-            let pair =
-                pair::named(&cell.configuration).map_err(|why| anyhow::anyhow!("{name}: {why}"))?;
-            let ops = measured.get("ops_per_sec").with_context(|| messages::no_throughput(path))?;
-            samples.entry((cell.think, cell.threads, pair.name())).or_default().push((round, *ops));
+    for Run { cell, measured, round, transfer_ns } in file.runs {
+        let mut leave_out = |why: String| *left_out.entry(why).or_default() += 1;
+        if transfer_ns.is_some_and(is_far) {
+            leave_out("a cache line took another time to move than at the calibration".into());
+            continue;
+        }
+        let places = match Place::of(&cell, &file.parameters, file.context.processors) {
+            Ok(places) => places,
+            Err(why) => {
+                leave_out(why);
+                continue;
+            }
+        };
+        for (mut place, metric) in places {
+            if place.threads > most {
+                leave_out(format!("more than {most} threads"));
+                continue;
+            }
+            let pair = pair::named(&place.lock).map_err(|why| anyhow::anyhow!("{name}: {why}"))?;
+            place.lock = pair.name();
+            let ops = measured.get(metric).with_context(|| messages::no_throughput(path))?;
+            samples.entry(place).or_default().push((round, *ops));
         }
     }
-    let row = |((think, threads, lock), runs): ((u64, u32, String), Vec<(u32, f64)>)| {
-        let (workload, title) = match file.benchmark.as_str() {
-            "counter" if think == 0 => {
-                (bench_counter(machine, file.parameters.section_ns, 0), "counter".to_string())
+    let row = |(place, runs): (Place, Vec<(u32, f64)>)| {
+        let Place { think, threads, lock, beside } = place;
+        let counter = || bench_counter(machine, file.parameters.section_ns, think);
+        let (workload, title) = match (file.benchmark.as_str(), &beside) {
+            ("hashtable", _) => (hashtable(machine), "hashtable".to_string()),
+            ("nested", _) => (bench_nested(machine), "nested".to_string()),
+            (_, Some(Beside { lock, threads, of: Process::Own })) => {
+                (counter(), format!("counter beside {threads} threads of {lock}"))
             }
-            "counter" => (
-                bench_counter(machine, file.parameters.section_ns, think),
-                format!("counter, think {think} ns"),
-            ),
-            _ => (hashtable(machine), "hashtable".to_string()),
+            (_, Some(Beside { lock, threads, of: Process::Other })) => {
+                (counter(), format!("{threads} threads of {lock} beside counter"))
+            }
+            (_, None) if think == 0 => (counter(), "counter".to_string()),
+            (_, None) => (counter(), format!("counter, think {think} ns")),
         };
         let measured = Spread::of(runs.iter().map(|&(_, ops)| ops))?;
-        Some(Row { workload, title, lock, threads, measured, runs })
+        Some(Row { workload, title, lock, threads, beside, measured, runs })
     };
     let Context { cpu, kernel, processors, date } = file.context;
     Ok(Record {
@@ -153,4 +214,49 @@ pub(super) fn read(path: &Path, machine: &Parameters, most: u32) -> anyhow::Resu
         rows: samples.into_iter().filter_map(row).collect(),
         left_out: left_out.into_iter().map(|(why, runs)| format!("{why} ({runs} runs)")).collect(),
     })
+}
+
+/// What a row measures.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    think: u64,
+    threads: u32,
+    lock: String,
+    beside: Option<Beside>,
+}
+
+impl Place {
+    /// The rows that a run belongs to, and which of its values count there. An error is the reason
+    /// why the run cannot be simulated.
+    fn of(
+        cell: &CellKey,
+        parameters: &RunParameters,
+        processors: u32,
+    ) -> Result<Vec<(Self, &'static str)>, String> {
+        let CellKey { think, threads, .. } = *cell;
+        let place = |lock: &str, beside| Place { think, threads, lock: lock.into(), beside };
+        let Some(line) = &cell.line else {
+            let lock = cell.configuration.as_deref().unwrap_or_default();
+            if lock == "libc" || lock == "libc-adaptive" {
+                return Err(format!("{lock}: not a lock of unconvoy"));
+            }
+            return Ok(vec![(place(lock, None), "ops_per_sec")]);
+        };
+        let own = |beside| (place("default", beside), "self_per_sec");
+        let other = match line.as_str() {
+            "alone" => return Ok(vec![own(None)]),
+            "other with load control" => "default",
+            "other without load control" => {
+                parameters.without_load_control.as_deref().unwrap_or_default()
+            }
+            other => return Err(format!("{other}: not simulated")),
+        };
+        let lock = other.to_string();
+        let threads = ((cell.x * f64::from(processors) / 100.0).round() as u32).max(1);
+        let beside = |of| Some(Beside { lock: lock.clone(), threads, of });
+        Ok(vec![
+            own(beside(Process::Own)),
+            (place("default", beside(Process::Other)), "other_per_sec"),
+        ])
+    }
 }

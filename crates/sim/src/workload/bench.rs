@@ -1,7 +1,7 @@
 //! The programs of `unconvoy bench` with their default options. The turns of `counter` and
 //! `hashtable` have the costs calibrated on the simulated machine, if it was calibrated.
 
-use super::step::{Step, Workload};
+use super::step::{Others, Step, Workload};
 use crate::parameters::{Parameters, Programs};
 
 /// Costs on a machine without calibration: about 30 instructions per turn, and a chain of dependent
@@ -39,9 +39,35 @@ pub fn bench_counter(machine: &Parameters, section_ns: u64, think_ns: u64) -> Wo
     Workload {
         name: "bench-counter".to_string(),
         locks: vec![1],
+        others: Vec::new(),
         in_kernel: false,
         checkpoints: false,
         steps: steps.into_iter().flatten().collect(),
+    }
+}
+
+/// `unconvoy bench nested`: threads that take an inner lock, one that takes it inside an outer one,
+/// and one that probes the outer lock.
+pub fn bench_nested(machine: &Parameters) -> Workload {
+    const INNER: usize = 0;
+    const OUTER: usize = 1;
+    let counter = bench_counter(machine, 1_000, 0);
+    let nested = Step::Nested {
+        outer: OUTER,
+        inner: INNER,
+        outer_ns: 1_000,
+        inner_ns: 1_000,
+        dispatch_ps: programs(machine).counter_dispatch_ps,
+    };
+    let probe = [Step::Away { ns: 1_000_000 }, Step::Section { group: OUTER, ns: 0, lines: 1 }];
+    Workload {
+        name: "bench-nested".to_string(),
+        locks: vec![1, 1],
+        others: vec![
+            Others { threads: 1, steps: vec![nested, Step::Clock { ns: 100_000 }] },
+            Others { threads: 1, steps: probe.to_vec() },
+        ],
+        ..counter
     }
 }
 
@@ -59,6 +85,7 @@ pub fn hashtable(machine: &Parameters) -> Workload {
     Workload {
         name: "hashtable".to_string(),
         locks: vec![100],
+        others: Vec::new(),
         in_kernel: false,
         checkpoints: false,
         steps: vec![table],
@@ -75,6 +102,7 @@ pub fn rwlock(name: &str, changes_per_million: u32) -> Workload {
     Workload {
         name: name.to_string(),
         locks: Vec::new(),
+        others: Vec::new(),
         in_kernel: false,
         checkpoints: false,
         steps: vec![Step::Lookup { changes_per_million, outside_ps: ENTRY_PS }],

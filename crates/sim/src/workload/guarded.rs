@@ -18,10 +18,11 @@ impl Guarded {
         workload: &Workload,
         pair: &Pair,
     ) -> Self {
-        let lines = workload.steps.iter().map(|step| match step {
+        let lines = workload.all_steps().map(|step| match step {
             Step::Section { lines, .. }
             | Step::Clocked { lines, .. }
             | Step::Perhaps { lines, .. } => *lines,
+            Step::Nested { .. } => 1,
             _ => 0,
         });
         let lines = lines.max().unwrap_or(0);
@@ -34,13 +35,20 @@ impl Guarded {
     }
 
     /// Runs a critical section that ends at a time on the clock.
-    pub(super) fn clocked(&self, ns: u64, lines: u32, call_ps: u64) {
+    pub(super) fn clocked(&self, ns: u64, lines: u32, dispatch_ps: u64) {
+        self.around(ns, lines, dispatch_ps, || {});
+    }
+
+    /// Runs a critical section: `ns` on the clock, and then `inside`.
+    pub(super) fn around(&self, ns: u64, lines: u32, dispatch_ps: u64, inside: impl FnOnce()) {
+        let call_ps = self.lock.call_ps(0, dispatch_ps);
         machine::work_ps(call_ps / 2);
         self.lock.lock();
         for word in &self.data[..lines as usize] {
             word.increment();
         }
         machine::delay(ns);
+        inside();
         machine::work_ps(call_ps - call_ps / 2);
         self.lock.unlock();
     }

@@ -28,7 +28,14 @@ pub(super) fn named(name: &str) -> Option<Workload> {
         "kernbench" => kernbench(),
         _ => return None,
     };
-    Some(Workload { name: name.to_string(), locks, steps, in_kernel: true, checkpoints: false })
+    Some(Workload {
+        name: name.to_string(),
+        locks,
+        steps,
+        others: Vec::new(),
+        in_kernel: true,
+        checkpoints: false,
+    })
 }
 
 /// The part of a workload's work outside critical sections that is user mode; `None` for a workload

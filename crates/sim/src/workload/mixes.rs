@@ -77,6 +77,7 @@ fn validation(name: &str, program: Program) -> Workload {
         name: name.to_string(),
         locks: vec![1],
         steps: vec![Step::Validation { program }],
+        others: Vec::new(),
         in_kernel: false,
         checkpoints: false,
     }
@@ -89,6 +90,7 @@ pub fn counter(section_ns: u64, think_ns: u64, lines: u32) -> Workload {
         name: "counter".to_string(),
         locks: vec![1],
         steps: vec![section, Step::Work { ns: think_ns }],
+        others: Vec::new(),
         in_kernel: false,
         checkpoints: false,
     }
@@ -110,6 +112,7 @@ fn tm1() -> Workload {
         name: "tm1".to_string(),
         locks: vec![1, 8],
         steps,
+        others: Vec::new(),
         in_kernel: false,
         checkpoints: false,
     }
@@ -130,6 +133,7 @@ fn tpcc() -> Workload {
         name: "tpcc".to_string(),
         locks: vec![1, 8],
         steps,
+        others: Vec::new(),
         in_kernel: false,
         checkpoints: false,
     }
@@ -145,6 +149,7 @@ fn raytrace() -> Workload {
         name: "raytrace".to_string(),
         locks: vec![1, 4],
         steps,
+        others: Vec::new(),
         in_kernel: false,
         checkpoints: false,
     }

@@ -15,8 +15,8 @@ pub(crate) mod table;
 pub mod validation;
 
 pub(crate) use bench::USUAL;
-pub use bench::{bench_counter, hashtable, rwlock};
+pub use bench::{bench_counter, bench_nested, hashtable, rwlock};
 pub use kernel::user_part;
 pub use mixes::{WORKLOADS, counter, named, on};
 pub use running::{Running, start, start_staggered};
-pub use step::{Step, Workload};
+pub use step::{Others, Step, Workload};

@@ -143,6 +143,7 @@ fn profile(mut record: Record, threads: Option<u32>) -> Profile {
         name: format!("profile of {program}"),
         locks: vec![1; record.locks.len()],
         steps,
+        others: Vec::new(),
         in_kernel: false,
         checkpoints: false,
     };

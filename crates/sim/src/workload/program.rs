@@ -52,7 +52,8 @@ impl Databases {
             word: simulation.word(),
         };
         let rows: Vec<Row> = (0..rows.unwrap_or(0)).map(row).collect();
-        let sleepers = if rows.is_empty() { 0 } else { threads };
+        let others: u32 = workload.others.iter().map(|others| others.threads).sum();
+        let sleepers = if rows.is_empty() { 0 } else { threads + others };
         let sleep_words = (0..sleepers).map(|_| simulation.word()).collect();
         let has_table = steps.iter().any(|step| matches!(step, Step::Table { .. }));
         let table = has_table.then(|| Table::new(simulation, 1));
@@ -100,8 +101,11 @@ impl Databases {
                 Step::Measured { ps } => machine::work_ps(ps),
                 Step::Clock { ns } => machine::delay(ns),
                 Step::Clocked { group, ns, lines, dispatch_ps } => {
-                    let guarded = &locks[group][0];
-                    guarded.clocked(ns, lines, guarded.lock.call_ps(0, dispatch_ps));
+                    locks[group][0].clocked(ns, lines, dispatch_ps);
+                }
+                Step::Nested { outer, inner, outer_ns, inner_ns, dispatch_ps } => {
+                    let inner = || locks[inner][0].clocked(inner_ns, 1, dispatch_ps);
+                    locks[outer][0].around(outer_ns, 1, dispatch_ps, inner);
                 }
                 Step::Table { outside_ps, section_ps, visit_ps, call_ps, dispatch_ps } => {
                     let call_ps = locks[0][0].lock.call_ps(call_ps, dispatch_ps);

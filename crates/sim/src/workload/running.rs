@@ -13,7 +13,7 @@ use crate::simulation::Simulation;
 
 /// A running program: its threads, and the number of transactions each has completed.
 pub struct Running {
-    /// Numbers of the program's threads.
+    /// Numbers of the program's threads, without the [others](Workload::others).
     pub threads: Vec<u32>,
     finished: Vec<Rc<Cell<u64>>>,
 }
@@ -61,12 +61,10 @@ pub fn start_staggered(
         if let Step::Validation { program } = step { Some(*program) } else { None }
     });
     let shared = program.map(|program| Shared::new(simulation, program, threads));
-    let mut running = Running { threads: Vec::new(), finished: Vec::new() };
-    for number in 0..threads {
-        let finished = Rc::new(Cell::new(0));
-        running.finished.push(finished.clone());
+    let finished: Vec<Rc<Cell<u64>>> = (0..threads).map(|_| Rc::default()).collect();
+    let checkpoint = workload.checkpoints.then_some(pair.checkpoint);
+    let mut spawn = |number: u32, steps: &Rc<[Step]>, finished: Option<Rc<Cell<u64>>>| {
         let (locks, databases, steps) = (locks.clone(), databases.clone(), steps.clone());
-        let checkpoint = workload.checkpoints.then_some(pair.checkpoint);
         let mut worker = shared.as_ref().map(|shared| Worker::new(simulation, shared));
         let body = move || {
             let mut random = fastrand::Rng::with_seed(machine::random(u64::MAX));
@@ -81,17 +79,26 @@ pub fn start_staggered(
             loop {
                 let worker = worker.as_mut();
                 databases.transaction(number as usize, &steps, &locks, &mut random, worker);
-                finished.set(finished.get() + 1);
+                if let Some(finished) = &finished {
+                    finished.set(finished.get() + 1);
+                }
                 if let Some(checkpoint) = checkpoint {
                     checkpoint();
                 }
             }
         };
-        running.threads.push(simulation.spawn(
-            process,
-            format!("{} {number}", workload.name),
-            body,
-        ));
+        simulation.spawn(process, format!("{} {number}", workload.name), body)
+    };
+    let counted = (0..threads).zip(&finished);
+    let counted =
+        counted.map(|(number, finished)| spawn(number, &steps, Some(finished.clone()))).collect();
+    let mut number = threads;
+    for others in &workload.others {
+        let steps: Rc<[Step]> = others.steps.clone().into();
+        for _ in 0..others.threads {
+            spawn(number, &steps, None);
+            number += 1;
+        }
     }
-    running
+    Running { threads: counted, finished }
 }

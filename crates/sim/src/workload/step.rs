@@ -14,6 +14,9 @@ pub struct Workload {
     pub locks: Vec<u32>,
     /// The steps of one transaction.
     pub steps: Vec<Step>,
+    /// Threads beside those, whose transactions do not count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Others>,
     /// Whether the locks are kernel locks: without owners and statistics; waiters and holder of a
     /// spin lock are not preempted.
     #[serde(default)]
@@ -24,7 +27,22 @@ pub struct Workload {
     pub checkpoints: bool,
 }
 
+/// Threads that repeat other steps than the rest of a program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Others {
+    /// Number of threads.
+    pub threads: u32,
+    /// What each repeats.
+    pub steps: Vec<Step>,
+}
+
 impl Workload {
+    /// The steps of all threads.
+    pub(super) fn all_steps(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().chain(self.others.iter().flat_map(|others| &others.steps))
+    }
+
     /// The same program, with checkpoints.
     #[must_use]
     pub fn with_checkpoints(self) -> Self {
@@ -39,7 +57,10 @@ impl Workload {
     /// Whether its sections can run as transactions: they change only the machine's memory, and end
     /// by themselves.
     pub(crate) fn can_be_transactional(&self) -> bool {
-        !self.steps.iter().any(|step| matches!(step, Step::Clocked { .. } | Step::Table { .. }))
+        let is_excluded = |step: &Step| {
+            matches!(step, Step::Clocked { .. } | Step::Nested { .. } | Step::Table { .. })
+        };
+        !self.all_steps().any(is_excluded)
     }
 }
 
@@ -98,6 +119,20 @@ pub enum Step {
         lines: u32,
         /// Extra cost of the calls that lock and unlock for a lock other than the default, in
         /// picoseconds.
+        dispatch_ps: u64,
+    },
+    /// A critical section that contains another one, each for a time on the clock and with one
+    /// shared cache line.
+    Nested {
+        /// Group of the outer lock.
+        outer: usize,
+        /// Group of the inner lock.
+        inner: usize,
+        /// Length of the outer section, without the inner one.
+        outer_ns: u64,
+        /// Length of the inner section.
+        inner_ns: u64,
+        /// As in [`Step::Clocked`].
         dispatch_ps: u64,
     },
     /// A loop outside critical sections that reads the clock until its time is over.
