@@ -159,6 +159,11 @@ fn condition_in_shared_memory_stays_shared() {
 }
 
 #[test]
+fn condition_that_libc_has_served_works_with_a_private_mutex() {
+    assert_same("condition-of-libc");
+}
+
+#[test]
 fn wait_ends_in_child_of_a_handlers_fork() {
     assert_same("fork-in-handler");
 }

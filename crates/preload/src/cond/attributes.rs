@@ -2,7 +2,7 @@
 //! ([`cond_layout`]).
 
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use unconvoy_locks::primitive::Native;
 use unconvoy_locks::primitive::generation::ObjectGeneration;
@@ -15,22 +15,29 @@ use crate::mutex::Mutex;
 use crate::numbered::Numbered as _;
 use crate::time::Clock;
 
+/// A waiter in libc's flags: the bits above the attributes count those that wait.
+const LIBCS_WAITER: u32 = 1 << 3;
+
 impl Cond {
     fn flags(&self) -> &AtomicU32 {
         &self.words[if cond_layout::is_new() { 0 } else { 2 }]
     }
 
+    fn generation_word(&self) -> &AtomicU32 {
+        &self.words[if cond_layout::is_new() { 2 } else { 0 }]
+    }
+
     pub(super) fn generation(&self) -> &ObjectGeneration<Native> {
-        ObjectGeneration::of(&self.words[if cond_layout::is_new() { 2 } else { 0 }])
+        ObjectGeneration::of(self.generation_word())
     }
 
     pub(super) fn is_libcs(&self) -> bool {
         config::service() == Service::Declined || self.flags().load(Relaxed) & PROCESS_SHARED != 0
     }
 
-    /// Whether libc serves a wait with `mutex`. At the first wait with one of this library's
-    /// mutexes, which libc's wait could not release, this library takes over a process-shared
-    /// condition variable that other processes cannot reach; for others, see
+    /// Whether libc serves a wait with `mutex`. At a wait with one of this library's mutexes, which
+    /// libc's wait could not release, this library takes over a process-shared condition variable
+    /// that no other process can reach and on which nobody waits; for others, see
     /// [`shared`](super::shared).
     pub(super) fn wait_is_libcs(&self, mutex: &Mutex) -> bool {
         if !self.is_libcs() {
@@ -39,8 +46,12 @@ impl Cond {
         if config::service() == Service::Declined || mutex.is_libcs() {
             return true;
         }
-        if is_private(core::ptr::from_ref(self).addr()) {
-            self.flags().fetch_and(!PROCESS_SHARED, Relaxed);
+        let has_waiters = self.flags().load(Relaxed) / LIBCS_WAITER != 0;
+        if !has_waiters && is_private(core::ptr::from_ref(self).addr()) {
+            // Libc's waits have left numbers here. The first use clears the rest.
+            [self.generation_word(), self.history()].iter().for_each(|word| word.store(0, Relaxed));
+            self.eventcount.store(core::ptr::null_mut(), Relaxed);
+            self.flags().fetch_and(!PROCESS_SHARED, Release);
         }
         false
     }

@@ -7,7 +7,9 @@
 //! stays in the class of all others.
 //!
 //! A wait has a stack only if it was sampled. A lock that is not static and whose waits had no
-//! stack yet is left out, until a sample is overdue or the process ends.
+//! stack yet is left out, until a sample is overdue or the process ends. To find that it is not
+//! static takes a reading of the list of files, so each write does that for at most [`FIRST_LOOKS`]
+//! locks, and only once for a lock.
 //!
 //! **Invariant 1.** A lock never changes its class, so that all counters only grow.
 //!
@@ -36,10 +38,16 @@ const LABEL: usize = 120;
 /// Most look-ups in one write of the file. They take less than a second in a large program.
 const LOOK_UPS: usize = 64;
 
+/// Most locks without a stack that one write of the file looks at.
+const FIRST_LOOKS: usize = 256;
+
 /// Waits of this total length almost certainly have a sample: one is taken in a millisecond.
 const SAMPLE_OVERDUE_NS: u64 = 10_000_000;
 
-/// Number of each lock's class plus one; 0 if it has none yet.
+/// Stands for the class of a lock that is not static and has none yet.
+const NOT_STATIC: u8 = u8::MAX;
+
+/// Number of each lock's class plus one; 0 or [`NOT_STATIC`] if it has none yet.
 static CLASS_OF: [AtomicU8; LOCKS] = [const { AtomicU8::new(0) }; LOCKS];
 
 /// A class with series of its own.
@@ -59,6 +67,8 @@ pub(super) struct Classes {
     of_stacks: [u8; STACKS + 1],
     /// Look-ups that are left for this write of the file.
     look_ups: usize,
+    /// Looks at locks without a stack that are left.
+    first_looks: usize,
     /// Whether this is the last write.
     is_last: bool,
 }
@@ -70,6 +80,7 @@ impl Classes {
             all: [const { Class { kind: 0, label: Name::EMPTY, variable: 0..0 } }; CLASSES],
             of_stacks: [0; STACKS + 1],
             look_ups: 0,
+            first_looks: 0,
             is_last: false,
         }
     }
@@ -81,7 +92,7 @@ impl Classes {
 
     /// Begins a write of the file.
     pub(super) fn begin(&mut self, is_last: bool) {
-        (self.look_ups, self.is_last) = (LOOK_UPS, is_last);
+        (self.look_ups, self.first_looks, self.is_last) = (LOOK_UPS, FIRST_LOOKS, is_last);
         // If no lock has a class, all classes are those of the parent process.
         if CLASS_OF.iter().all(|class| class.load(Relaxed) == 0) {
             self.count = 0;
@@ -94,19 +105,27 @@ impl Classes {
     pub(super) fn of(&mut self, profile: &Profile, index: usize, kind: u32) -> Option<usize> {
         let (lock, class) = (&profile.locks[index], &CLASS_OF[index]);
         let mut number = class.load(Relaxed);
-        if number == 0 {
+        if number == 0 || number == NOT_STATIC {
             let (address, stack) = (&lock.address, &lock.first_stack);
             let first = (address.load(Relaxed), stack.load(Relaxed) as usize);
             let is_overdue = lock.wait_ns.load(Relaxed) >= SAMPLE_OVERDUE_NS;
+            if number == NOT_STATIC && !self.is_due(first.1, is_overdue) {
+                return None;
+            }
             number = self.choose(kind, first, is_overdue, || place::of(profile, lock));
             class.store(number, Relaxed);
         }
-        usize::from(number).checked_sub(1)
+        usize::from(number).checked_sub(1).filter(|_| number != NOT_STATIC)
+    }
+
+    /// Whether a lock with this stack of its first wait gets a class even if it is not static.
+    fn is_due(&self, stack: usize, is_overdue: bool) -> bool {
+        stack != 0 || is_overdue || self.is_last
     }
 
     /// Chooses the class of a lock that has none, from its address and the stack of its first wait.
-    /// Returns the class's number plus one, or 0 if the lock is left out. `look_up` finds the
-    /// lock's place.
+    /// Returns the class's number plus one, or 0 or [`NOT_STATIC`] if the lock is left out.
+    /// `look_up` finds the lock's place.
     fn choose(
         &mut self,
         kind: u32,
@@ -123,13 +142,15 @@ impl Classes {
         if of_stack == OTHER || known.is_some_and(|class| class.kind == kind) {
             return of_stack;
         }
-        if self.look_ups == 0 {
-            return OTHER;
+        let is_due = self.is_due(stack, is_overdue);
+        if self.look_ups == 0 || !is_due && self.first_looks == 0 {
+            return if is_due { OTHER } else { 0 };
         }
+        self.first_looks -= usize::from(!is_due);
         let Place { name, variable } = look_up();
         let is_static = !variable.is_empty();
-        if !is_static && stack == 0 && !is_overdue && !self.is_last {
-            return 0;
+        if !is_static && !is_due {
+            return NOT_STATIC;
         }
         // Without a variable or a stack, no symbols were searched.
         self.look_ups -= usize::from(is_static || stack != 0);
@@ -202,12 +223,24 @@ mod tests {
     fn lock_without_stack_is_left_out_until_a_sample_is_overdue() {
         let mut classes = classes();
         let unknown = || place(b"unknown", 0..0);
-        assert_eq!(classes.choose(MUTEX, (8, 0), false, unknown), 0);
+        assert_eq!(classes.choose(MUTEX, (8, 0), false, unknown), NOT_STATIC);
         assert_ne!(classes.choose(MUTEX, (8, 3), false, || place(b"wait in a", 0..0)), 0);
         assert_ne!(classes.choose(MUTEX, (40, 0), false, || place(b"lock in a", 40..48)), 0);
         assert_ne!(classes.choose(MUTEX, (16, 0), true, unknown), 0);
         classes.begin(true);
         assert_ne!(classes.choose(RWLOCK, (24, 0), false, unknown), 0);
+    }
+
+    #[test]
+    fn locks_without_stack_beyond_the_first_looks_wait_for_the_next_writing() {
+        let mut classes = classes();
+        for _ in 0..FIRST_LOOKS {
+            classes.choose(MUTEX, (8, 0), false, || place(b"unknown", 0..0));
+        }
+        assert_eq!(classes.choose(MUTEX, (16, 0), false, no_look_up), 0);
+        assert_ne!(classes.choose(MUTEX, (24, 3), false, || place(b"wait in a", 0..0)), 0);
+        classes.begin(false);
+        assert_ne!(classes.choose(MUTEX, (16, 0), false, || place(b"lock in a", 16..24)), 0);
     }
 
     #[test]

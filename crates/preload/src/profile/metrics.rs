@@ -146,10 +146,13 @@ pub(super) fn write_if_new(is_last: bool) {
     }
     // SAFETY: only the thread that has set `IS_WRITING` uses the room.
     let room = unsafe { &mut *ROOM.0.get() };
-    if let Err(error) = runtime::without_signals(|| write(profile, room, is_last)) {
-        FAILED.store(error.into_raw().cast_unsigned().into(), Relaxed);
+    match runtime::without_signals(|| write(profile, room, is_last)) {
+        Ok(()) => {
+            FAILED.store(0, Relaxed);
+            WRITTEN.store(last, Relaxed);
+        }
+        Err(error) => FAILED.store(error.into_raw().cast_unsigned().into(), Relaxed),
     }
-    WRITTEN.store(last, Relaxed);
     IS_WRITING.store(false, Release);
 }
 
@@ -176,6 +179,7 @@ pub(super) fn after_fork() {
     classes::after_fork();
     DUE.store(0, Relaxed);
     WRITTEN.store(0, Relaxed);
+    FAILED.store(0, Relaxed);
     IS_WRITING.store(false, Relaxed);
     if is_on() {
         estimate::after_fork();
@@ -202,15 +206,15 @@ fn write(profile: &Profile, room: &mut Room, is_last: bool) -> Result<(), Errno>
         text.flush();
         let error = text.error;
         let _ = syscall!(Sysno::close, open);
-        match error {
+        let renamed = match error {
             None => syscall!(Sysno::renameat, libc::AT_FDCWD, at, libc::AT_FDCWD, file.as_ptr()),
-            Some(error) => {
-                let _ = syscall!(Sysno::unlinkat, libc::AT_FDCWD, at, 0);
-                Err(error)
-            }
+            Some(error) => Err(error),
+        };
+        if renamed.is_err() {
+            let _ = syscall!(Sysno::unlinkat, libc::AT_FDCWD, at, 0);
         }
+        renamed.map(|_| ())
     }
-    .map(|_| ())
 }
 
 /// Writes the path of this process's file, and its end, with a zero: FILE, or for a process that

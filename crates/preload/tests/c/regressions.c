@@ -19,6 +19,7 @@
  *   inherited-condition    a forked child uses a condition that the parent's threads wait on
  *   new-condition          a fork during the first use of a condition in the parent
  *   condition-in-shared-memory  a private mutex, and signals from another process
+ *   condition-of-libc      a wait with a process-shared mutex, then waits with a private one
  *   fork-in-handler        a signal handler forks during a wait; the child uses the condition
  *   idle-waiters           threads of the policy SCHED_IDLE contend first
  *   namespace              a new user namespace, right after contention
@@ -835,6 +836,76 @@ static void condition_in_shared_memory(void)
 	CHECK(0, pthread_cond_destroy(&common->cond), "destroy");
 }
 
+/* ---- condition-of-libc ---- */
+
+static struct {
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	bool signalled;
+} handed = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false };
+
+static void *wait_for_the_handed(void *ignored)
+{
+	pthread_mutex_lock(&handed.mutex);
+	while (!handed.signalled)
+		pthread_cond_wait(&handed.cond, &handed.mutex);
+	pthread_mutex_unlock(&handed.mutex);
+	return ignored;
+}
+
+/* The first wait leaves libc's state in the condition variable. */
+static void condition_of_libc(void)
+{
+	pthread_mutexattr_t shared_mutex;
+	pthread_condattr_t shared;
+	pthread_mutex_t first;
+	pthread_t threads[2];
+	pthread_mutexattr_init(&shared_mutex);
+	pthread_mutexattr_setpshared(&shared_mutex, PTHREAD_PROCESS_SHARED);
+	pthread_mutex_init(&first, &shared_mutex);
+	pthread_condattr_init(&shared);
+	pthread_condattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+	pthread_cond_init(&handed.cond, &shared);
+
+	struct timespec deadline = after_ms(CLOCK_REALTIME, 20);
+	pthread_mutex_lock(&first);
+	CHECK(ETIMEDOUT, pthread_cond_timedwait(&handed.cond, &first, &deadline),
+	      "wait with a process-shared mutex");
+	pthread_mutex_unlock(&first);
+
+	int error;
+	deadline = after_ms(CLOCK_REALTIME, 50);
+	pthread_mutex_lock(&handed.mutex);
+	check_begin("wait with a private mutex");
+	while ((error = pthread_cond_timedwait(&handed.cond, &handed.mutex, &deadline)) == 0)
+		;
+	check_end(error, ETIMEDOUT);
+	pthread_mutex_unlock(&handed.mutex);
+
+	/* The library cannot find out that the condition is private, until descriptors are free again
+	 * during the wait. */
+	struct rlimit files, none;
+	CHECK(0, pthread_cond_destroy(&handed.cond), "destroy");
+	pthread_cond_init(&handed.cond, &shared);
+	getrlimit(RLIMIT_NOFILE, &files);
+	none = (struct rlimit) { 0, files.rlim_max };
+	check_begin("waits of two threads");
+	setrlimit(RLIMIT_NOFILE, &none);
+	thread_create(&threads[0], NULL, wait_for_the_handed, NULL);
+	sleep_ms(50);
+	setrlimit(RLIMIT_NOFILE, &files);
+	thread_create(&threads[1], NULL, wait_for_the_handed, NULL);
+	sleep_ms(50);
+	pthread_mutex_lock(&handed.mutex);
+	handed.signalled = true;
+	pthread_cond_broadcast(&handed.cond);
+	pthread_mutex_unlock(&handed.mutex);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	check_end(0, 0);
+	CHECK(0, pthread_cond_destroy(&handed.cond), "destroy");
+}
+
 /* ---- fork-in-handler ---- */
 
 static struct {
@@ -958,7 +1029,7 @@ int main(int argc, char **argv)
 		{ "unlock-free", unlock_free }, { "reader-limit", reader_limit },
 		{ "inherited-condition", inherited_condition }, { "new-condition", new_condition },
 		{ "condition-in-shared-memory", condition_in_shared_memory },
-		{ "fork-in-handler", fork_in_handler },
+		{ "condition-of-libc", condition_of_libc }, { "fork-in-handler", fork_in_handler },
 		{ "idle-waiters", idle_waiters },
 		{ "namespace", namespace },
 	};
