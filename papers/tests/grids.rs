@@ -425,6 +425,8 @@ fn missing_part_is_reported_with_remedy() {
         &["hashtable", "--workloads", "w", "--out", "w/hashtable/r"],
         "cannot make the directory w/hashtable",
     );
+    fs::create_dir(stage.path("x.md")).unwrap();
+    says(&["hashtable", "--workloads", "w", "--out", "x"], "cannot write x.md");
     stage.script("w/tatp", "#!/bin/sh\necho 'tatp: empty holds no tatp data set' >&2\nexit 1\n");
     says(&["tatp", "--data", "empty", "--workloads", "w"], "holds no tatp data set");
     stage.script("w/hashtable", "#!/bin/sh\necho threads 1\n");

@@ -8,7 +8,6 @@ use serde::Serialize;
 use serde_json::Value;
 use unconvoy_measure::arguments::seconds;
 use unconvoy_measure::cells::Samples;
-use unconvoy_measure::output::can_write;
 use unconvoy_measure::record::Record;
 use unconvoy_measure::session::{Session, interleave};
 
@@ -44,7 +43,7 @@ impl Common {
     ///
     /// The record could not be written.
     pub fn begin(&self, benchmark: &str, parameters: Value) -> anyhow::Result<Record> {
-        self.out.as_deref().map_or(Ok(()), can_write)?;
+        self.out.as_deref().map_or(Ok(()), Record::can_write)?;
         Ok(Record::begin(benchmark, self.seed, parameters))
     }
 

@@ -141,9 +141,11 @@ impl Special {
         text + "\n"
     }
 
-    /// Returns the size that the set had for the longest time.
+    /// Returns the size that the set had for the longest time. If changes were left out, the time
+    /// after the last recorded one is unknown.
     fn usual(&self, wall_ns: u64) -> u32 {
-        let ends = self.changes.iter().skip(1).map(|&(ns, _)| ns).chain([wall_ns]);
+        let last = (self.changes_left_out == 0).then_some(wall_ns);
+        let ends = self.changes.iter().skip(1).map(|&(ns, _)| ns).chain(last);
         let mut times = std::collections::BTreeMap::<u32, u64>::new();
         for (&(begin, bound), end) in self.changes.iter().zip(ends) {
             *times.entry(bound).or_default() += end.saturating_sub(begin);
@@ -365,5 +367,16 @@ mod tests {
         assert!(
             text.contains("1 more lock not shown") && text.contains("1 more lock not recorded")
         );
+    }
+
+    #[test]
+    fn time_after_the_last_recorded_change_does_not_count_if_changes_were_left_out() {
+        let set = |changes_left_out| Special {
+            cores: 4,
+            changes: vec![(0, 2), (10, 4), (11, 1)],
+            changes_left_out,
+            ..Special::default()
+        };
+        assert_eq!((set(0).usual(1_000), set(9).usual(1_000)), (1, 2));
     }
 }

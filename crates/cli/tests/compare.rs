@@ -262,6 +262,22 @@ fn warm_up_runs_are_not_recorded() {
     assert_eq!(stage.read("o.csv").lines().count(), 3);
 }
 
+/// Such a record used to replace the earlier result after the warm-up.
+#[test]
+fn record_without_measured_runs_replaces_no_earlier_result() {
+    let stage = Stage::new();
+    stage.script("program", "#!/bin/sh\necho >> count\n[ $(wc -l < count) -lt 3 ]\n");
+    stage.write("earlier.json", "an earlier result");
+    stage
+        .unconvoy()
+        .args(["compare", "--locks", "libc", "--warmup", "2", "--json", "earlier.json"])
+        .args(["--", "./program"])
+        .assert()
+        .code(1);
+    assert_eq!(stage.read("count").lines().count(), 3);
+    assert_eq!(stage.read("earlier.json"), "an earlier result");
+}
+
 /// A program that fails in its third run.
 const FAILING: &str = "#!/bin/sh\necho >> count\n\
     for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do echo \"step $i\"; done\n\

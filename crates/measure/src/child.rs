@@ -170,7 +170,8 @@ impl Running {
             }
         };
         let usage = Usage { is_overslept, ..group.reap(wall)? };
-        streams.drain()?;
+        // A descendant may still write.
+        streams.drain(LAST_READS)?;
         Ok((ended_by_us.unwrap_or(Outcome::Ended(usage)), streams.output))
     }
 }
@@ -312,25 +313,35 @@ impl Streams {
             Err(error) => return Err(error.into()),
         }
         interrupts.drain();
-        self.drain()
+        self.drain(READS)
     }
 
-    /// Reads the available output.
-    fn drain(&mut self) -> io::Result<()> {
+    /// Reads the available output, in at most this number of reads of each stream.
+    fn drain(&mut self, reads: u32) -> io::Result<()> {
         let Output { stdout, stderr, tail } = &mut self.output;
-        read_available(&mut self.stdout, stdout, tail)?;
-        read_available(&mut self.stderr, stderr, tail)
+        read_available(&mut self.stdout, reads, stdout, tail)?;
+        read_available(&mut self.stderr, reads, stderr, tail)
     }
 }
+
+/// Bytes of one read.
+const READ: usize = 16 << 10;
+/// Reads between two looks at the deadline and the signals: a program may write faster than this
+/// command reads.
+const READS: u32 = 4;
+/// Reads after the program's end, for what a pipe holds at most (`pipe-max-size`, pipe(7)).
+const LAST_READS: u32 = 64;
 
 /// Moves a pipe's contents to `kept` and `tail`, and closes the pipe at its end.
 fn read_available(
     pipe: &mut Option<impl Read>,
+    reads: u32,
     kept: &mut Vec<u8>,
     tail: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let mut bytes = [0; 16 << 10];
-    while let Some(end) = pipe {
+    let mut bytes = [0; READ];
+    for _ in 0..reads {
+        let Some(end) = pipe else { break };
         match end.read(&mut bytes) {
             Ok(0) => *pipe = None,
             Ok(count) => {
@@ -365,6 +376,14 @@ mod tests {
         }
         assert!(kept.len() >= 100 && kept.len() <= 200);
         assert!(kept.ends_with(&999_u32.to_be_bytes()));
+    }
+
+    /// A program that writes without pause used to hide its time-out and Ctrl-C.
+    #[test]
+    fn endless_output_is_read_in_parts() {
+        let (mut kept, mut tail) = (Vec::new(), Vec::new());
+        read_available(&mut Some(io::repeat(7)), 2, &mut kept, &mut tail).unwrap();
+        assert_eq!(kept.len(), 2 * READ);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::export::{Exporter, Json};
 use crate::failure::{Failure, is_violation};
 use crate::goal::Judgement;
 use crate::messages;
-use crate::output::{self, with_suffix, write};
+use crate::output::{self, can_write, with_suffix, write};
 use crate::rows::csv_of_runs;
 use crate::table::Table;
 
@@ -168,6 +168,15 @@ impl Record {
         output::print(&self.text(self.shown.as_ref().unwrap_or(&self.tables)))?;
         written?;
         Ok(self)
+    }
+
+    /// Checks that the files can be written.
+    ///
+    /// # Errors
+    ///
+    /// One of them cannot.
+    pub fn can_write(out: &Path) -> anyhow::Result<()> {
+        FORMATS.iter().try_for_each(|(suffix, _)| can_write(&with_suffix(out, suffix)))
     }
 
     /// Writes the files.

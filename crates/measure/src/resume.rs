@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::messages;
 use crate::output::with_suffix;
 use crate::record::Record;
+use crate::transfer;
 
 /// Reads the samples of the cells described by `keys` from the record in `path`. A failed cell is
 /// measured again, unless it found inconsistent data: a second run cannot disprove the fault. Its
@@ -58,6 +59,7 @@ pub fn resume<S: DeserializeOwned>(
         old.failures.into_iter().partition(|failure| failure.is_violation);
     record.failures = violations;
     record.notes = old.notes;
+    record.notes.retain(|note| !transfer::is_remark(note)); // The end makes it of all runs.
     let note = |failure: Failure| format!("Warning: {}.", messages::failed_before(&failure.why));
     record.notes.extend(failures.into_iter().map(note));
     record.notes.push(format!("Continued at {}, after {} runs.", now(), samples.len()));

@@ -22,7 +22,7 @@ use crate::cells::{Sample, Samples};
 use crate::failure::Failure;
 use crate::interrupt::{Interrupted, Interrupts};
 use crate::messages;
-use crate::output::{can_write, complain, free_name, with_suffix};
+use crate::output::{complain, free_name, with_suffix};
 use crate::record::Record;
 use crate::resume::{resume, resuming};
 use crate::rounds::{Order, Rounds, Step, Turn};
@@ -112,7 +112,7 @@ impl<C: Field> Session<'_, C> {
         let beside = || Some(self.resume.as_ref()?.with_extension(""));
         let out = self.out.clone().or_else(beside);
         if let Some(out) = &out {
-            can_write(out)?;
+            Record::can_write(out)?;
         }
         let digest = |record: &mut Record, samples: &Samples<S>| {
             record.runs.clear();

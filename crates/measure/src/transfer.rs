@@ -135,6 +135,11 @@ impl Distances {
     }
 }
 
+/// Whether a note of a record is a warning that contains a [`remark`].
+pub fn is_remark(note: &str) -> bool {
+    note.starts_with("Warning: a cache line moved between two processors in ")
+}
+
 /// A remark about measurements with different [`Distances`].
 pub fn remark(times: impl Iterator<Item = u32>) -> Option<String> {
     let times: Vec<u32> = times.collect();
@@ -174,5 +179,6 @@ mod tests {
         assert_eq!(remark([30, 31, 59].into_iter()), None);
         let text = remark([30, 32, 220, 210, 29].into_iter()).unwrap();
         assert!(text.contains("29 to 220 ns") && text.contains("2 of 5"), "{text}");
+        assert!(is_remark(&format!("Warning: {text}.")) && !is_remark("Warning: other."));
     }
 }

@@ -16,6 +16,9 @@ use crate::messages;
 use crate::options::Common;
 use crate::process;
 
+/// Longest time between two readings: a second.
+const LONGEST_INTERVAL_NS: u64 = 1_000_000_000;
+
 /// Options of `sensor`.
 #[derive(Debug, Args)]
 pub struct Options {
@@ -34,7 +37,8 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     readings: u32,
     /// Time between two readings, in nanoseconds (the controller's interval by default)
-    #[arg(long, value_name = "NS", default_value_t = settings::INTERVAL_NS)]
+    #[arg(long, value_name = "NS", default_value_t = settings::INTERVAL_NS,
+          value_parser = clap::value_parser!(u64).range(..=LONGEST_INTERVAL_NS))]
     interval: u64,
     /// Number of contending threads while the controller's share is measured
     #[arg(long, value_name = "N", default_value = "64", value_parser = threads)]

@@ -11,6 +11,7 @@ use unconvoy::primitive::{Clock as _, Native, Threads as _};
 use unconvoy::runtime::sensor::choice::{Choice, ChosenSensor};
 use unconvoy_measure::cells::Samples;
 use unconvoy_measure::goal::Judgement;
+use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::statistics::{Spread, short};
 use unconvoy_measure::table::Table;
 
@@ -64,7 +65,9 @@ pub fn measure(cell: &Cell, count: u32, interval: u64) -> anyhow::Result<Vec<f64
     let mut sensor = ChosenSensor::new(cell.choice, cell.kept, Native::thread_id());
     sensor.begin(Native::now());
     let mut times = Vec::with_capacity(count as usize);
+    let interrupts = Interrupts::of_process()?;
     for _ in 0..count {
+        interrupts.check()?;
         thread::sleep(Duration::from_nanos(interval));
         let begin = Native::now();
         let reading = sensor.read(begin);

@@ -21,6 +21,9 @@ use crate::refusal::Refusal;
 
 /// Default thread counts go up to this many times the processors, far enough to show overload.
 const OVERLOAD: u32 = 4;
+/// Most runs of a cell: the time for an interval grows with their third power, here to a second.
+const MOST_ROUNDS: i64 = 1_000;
+
 /// Default number of runs.
 const RUNS: u32 = 5;
 /// The same with `--precision`.
@@ -36,15 +39,17 @@ pub struct CompareArgs {
     pub locks: Vec<Configuration>,
     #[command(flatten)]
     pub measured: Measured,
-    /// Measured runs per configuration and thread count [default: 5, with --precision at most 40].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Measured runs per configuration and thread count [default: 5; with --precision 40,
+    /// and 8 to 64 are allowed].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_ROUNDS))]
     pub runs: Option<u32>,
     /// Measure each thread count until the intervals of its ratios reach at most FRACTION to each
     /// side, such as .015.
     #[arg(long, value_name = "FRACTION", value_parser = precision)]
     pub precision: Option<f64>,
     /// Unrecorded runs per configuration and thread count before the measured ones.
-    #[arg(long, value_name = "N", default_value_t = 0, alias = "warm-up")]
+    #[arg(long, value_name = "N", default_value_t = 0, alias = "warm-up",
+          value_parser = clap::value_parser!(u32).range(..=MOST_ROUNDS))]
     pub warmup: u32,
     /// Extract the number of operations, to show processor time per operation.
     #[arg(long, value_name = "REGEX", value_parser = one_group)]
@@ -225,7 +230,8 @@ significant if its interval excludes 1. Append +confine to a lock to confine its
 to few cores (run --confine).
 
 Exit status: 0. 1: a run failed or its metric did not match; finished runs are saved. 2: wrong \
-options. 125: libunconvoy.so missing. 126, 127: as in run. 130: interrupted.
+options. 125: libunconvoy.so missing. 126, 127: as in run. 130 after Ctrl-C; 128 and the signal \
+after another one.
 
 Examples:
   unconvoy compare --threads 1,2,4,8 -- ./bench --threads {threads}

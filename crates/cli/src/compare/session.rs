@@ -145,9 +145,9 @@ impl Session<'_> {
         self.plan.threads.iter().copied().filter(is_precise).collect()
     }
 
-    /// Rewrites the record with the runs so far.
+    /// Rewrites the record with the runs so far. A record without runs replaces no earlier result.
     fn keep(&self) {
-        if let Some(kept) = &self.kept {
+        if let Some(kept) = self.kept.as_ref().filter(|_| !self.runs.is_empty()) {
             let ended_by = Some("still running when this was written".to_string());
             kept.keep(&Record { complete: false, ended_by, ..self.record(&Ending::Complete) });
         }

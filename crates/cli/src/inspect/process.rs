@@ -11,10 +11,12 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use anyhow::ensure;
 use nix::time::{ClockId, clock_gettime};
 
 use super::subject::{Futex, Region, Subject, Thread};
 use crate::live_thread::{has_ended, live_thread};
+use crate::messages::outside as messages;
 use crate::process_file::{self, MappedFile};
 use crate::profile::outside::target::{Mapping, Target, UNKNOWN_FILE};
 use crate::profile::outside::unwind::Registers;
@@ -37,6 +39,7 @@ impl Process {
     /// There is no such process, or this command may not look into it.
     pub fn open(pid: u32) -> anyhow::Result<Self> {
         let target = Target::open(pid)?;
+        ensure!(target.has_memory(), messages::not_permitted(pid));
         let regions = target.mapped_files().into_iter().map(region).collect();
         // The main thread stays in the list as a zombie if it ends before the others.
         let threads = target.threads().into_iter().filter(|&(_, outer)| !has_ended(outer));

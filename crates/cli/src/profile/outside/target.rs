@@ -174,6 +174,12 @@ impl Target {
         if length == owner.len() { u32::from_ne_bytes(owner) } else { 0 }
     }
 
+    /// Whether this command may read the process's memory. Where Yama restricts that, the process's
+    /// user may not.
+    pub fn has_memory(&self) -> bool {
+        self.memory.is_some()
+    }
+
     /// Reads memory of the process; returns the number of bytes.
     pub fn read(&self, address: u64, to: &mut [u8]) -> usize {
         let memory = self.memory.as_ref();
