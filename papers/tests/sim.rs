@@ -229,8 +229,8 @@ fn validate_simulates_nested_sections_and_two_processes() {
     let expected = [
         (title("nested"), title("mcs+park"), 2, true),
         (title("counter"), lock(), 2, true),
-        (title("counter beside 1 threads of default"), lock(), 2, true),
-        (title("1 threads of default beside counter"), lock(), 2, true),
+        (title("counter beside 1 thread of default"), lock(), 2, true),
+        (title("1 thread of default beside counter"), lock(), 2, true),
         (title("counter beside 3 threads of tpmcs+none"), lock(), 2, true),
         (title("3 threads of tpmcs+none beside counter"), lock(), 2, true),
     ];
@@ -248,7 +248,7 @@ fn validate_leaves_out_runs_on_moved_processors() {
     std::fs::write(path("m.toml"), machine).expect("written");
     let runs = [("default", 1, 9e6), ("default", 2, 9e6), ("default", 3, 9e6)];
     let mut record: serde_json::Value = serde_json::from_str(&record(&runs)).expect("JSON");
-    for (run, ns) in [(0, 59), (1, 240), (2, 241)] {
+    for (run, ns) in [(0, 60), (1, 239), (2, 240)] {
         record["runs"][run]["transfer_ns"] = ns.into();
     }
     std::fs::write(path("r.json"), record.to_string()).expect("written");

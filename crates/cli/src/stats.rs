@@ -118,11 +118,12 @@ impl Special {
         }
         let &Special { cores, most_tasks, moves, votes, searches, .. } = self;
         let mut text = format!(
-            "special set: up to {}, {} of {} for most of the time; {}, {}, {}, {} of processor \
+            "special set: up to {}, {} of {} for most of the {}; {}, {}, {}, {} of processor \
              time\n",
             counted(most_tasks.into(), "thread"),
             self.usual(wall_ns),
             counted(cores.into(), "processor"),
+            if self.changes_left_out == 0 { "time" } else { "recorded time" },
             counted(moves, "move"),
             counted(votes, "vote"),
             counted(searches, "search"),

@@ -39,8 +39,8 @@ pub struct CompareArgs {
     pub locks: Vec<Configuration>,
     #[command(flatten)]
     pub measured: Measured,
-    /// Measured runs per configuration and thread count [default: 5; with --precision 40,
-    /// and 8 to 64 are allowed].
+    /// Measured runs per configuration and thread count [default: 5; with --precision 8 to 64,
+    /// by default 40].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_ROUNDS))]
     pub runs: Option<u32>,
     /// Measure each thread count until the intervals of its ratios reach at most FRACTION to each

@@ -112,8 +112,7 @@ fn open(path: &Path<'_>) -> Result<usize, Errno> {
     let file = create(0)?;
     // SAFETY: this module owns the descriptor.
     let emptied = lock(file).and_then(|()| unsafe { syscall!(Sysno::ftruncate, file, 0) });
-    close_unless(emptied.is_ok(), file);
-    emptied.map(|_| file)
+    emptied.map(|_| file).inspect_err(|_| close(file))
 }
 
 /// Removes a regular file; refuses everything else.
@@ -142,17 +141,18 @@ fn lock(file: usize) -> Result<(), Errno> {
 /// Locks a new file, unless another process has locked it first. On a file system without locks, it
 /// needs none.
 fn lock_new(file: usize) -> Result<usize, Errno> {
-    let locked = lock(file);
-    let is_taken = locked == Err(Errno::EWOULDBLOCK);
-    close_unless(!is_taken, file);
-    if is_taken { Err(Errno::EWOULDBLOCK) } else { Ok(file) }
+    match lock(file) {
+        Err(Errno::EWOULDBLOCK) => {
+            close(file);
+            Err(Errno::EWOULDBLOCK)
+        }
+        _ => Ok(file),
+    }
 }
 
-fn close_unless(is_kept: bool, file: usize) {
-    if !is_kept {
-        // SAFETY: this module owns the descriptor, which is not used again.
-        let _ = unsafe { syscall!(Sysno::close, file) };
-    }
+fn close(file: usize) {
+    // SAFETY: this module owns the descriptor, which is not used again.
+    let _ = unsafe { syscall!(Sysno::close, file) };
 }
 
 fn map(path: &Path<'_>) -> Result<&'static Profile, Errno> {
@@ -162,13 +162,11 @@ fn map(path: &Path<'_>) -> Result<&'static Profile, Errno> {
         // SAFETY: a new mapping, of a file of that size.
         unsafe { syscall!(Sysno::mmap, 0, SIZE, protection, libc::MAP_SHARED, file, 0) }
     });
-    // SAFETY: this function owns the descriptor.
-    unsafe {
-        if mapped.is_err() {
-            let _ = syscall!(Sysno::ftruncate, file, 0);
-        }
-        let _ = syscall!(Sysno::close, file);
+    if mapped.is_err() {
+        // SAFETY: this function owns the descriptor.
+        let _ = unsafe { syscall!(Sysno::ftruncate, file, 0) };
     }
+    close(file);
     // SAFETY: the mapping has the profile's size, reads as zeroes, and stays.
     mapped.map(|at| unsafe { &*core::ptr::with_exposed_provenance(at) })
 }
@@ -271,6 +269,6 @@ mod tests {
         drop(other);
         let new = file(File::open(&path).expect("the same file"));
         assert_eq!(lock_new(new), Ok(new));
-        close_unless(false, new);
+        close(new);
     }
 }

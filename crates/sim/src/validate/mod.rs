@@ -114,7 +114,7 @@ impl Validation {
         warnings
     }
 
-    /// The cells to simulate, one per row.
+    /// The cells to simulate, one per row, or per two rows of two processes.
     pub fn cells(&self, options: Options) -> Vec<Cell> {
         let cell = |(number, record): (usize, &Record)| {
             let cell = |row: &record::Row| {
@@ -132,10 +132,10 @@ impl Validation {
                     None => Task::Point(point),
                     Some(other) => Task::Beside(point, other.lock.clone(), other.threads),
                 };
-                let (panel, series) = (format!("{number} {}", row.title), row.lock.clone());
+                let (panel, series) = (row.panel(number), row.lock.clone());
                 Cell { panel, series, x: f64::from(row.threads), task }
             };
-            record.rows.iter().map(cell).collect::<Vec<_>>()
+            record.rows.iter().filter(|row| !row.is_of_other()).map(cell).collect::<Vec<_>>()
         };
         self.records.iter().enumerate().flat_map(cell).collect()
     }
@@ -148,7 +148,7 @@ impl Validation {
         let outcomes: HashMap<(String, String, u32), &Measured> =
             ended.results.iter().map(|result| (place(result), &result.measured)).collect();
         let simulated = |number: usize, row: &record::Row| {
-            let place = (format!("{number} {}", row.title), row.lock.clone(), row.threads);
+            let place = (row.panel(number), row.lock.clone(), row.threads);
             match (outcomes.get(&place)?, &row.beside) {
                 (Measured::Outcome(outcome), None) => Some(outcome.per_s),
                 (Measured::Shares(shares), Some(beside)) => Some(match beside.of {

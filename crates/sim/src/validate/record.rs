@@ -6,9 +6,11 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
+use unconvoy_measure::arguments::counted;
 use unconvoy_measure::input;
 use unconvoy_measure::record::SCHEMA;
 use unconvoy_measure::statistics::Spread;
+use unconvoy_measure::transfer::Distances;
 
 use crate::parameters::Parameters;
 use crate::workload::{Workload, bench_counter, bench_nested, hashtable};
@@ -95,12 +97,6 @@ pub(super) struct Beside {
     pub(super) of: Process,
 }
 
-/// Whether two times in which a line moves differ so much that the virtual processors have moved,
-/// and the machine is in effect another one.
-fn is_apart(one: u64, other: u64) -> bool {
-    one.max(other) > 2 * one.min(other)
-}
-
 #[derive(Debug)]
 pub(super) struct Record {
     /// File name as given by the user.
@@ -129,6 +125,21 @@ pub(super) struct Row {
     pub(super) measured: Spread,
     /// Operations per second of each run, with its round.
     pub(super) runs: Vec<(u32, f64)>,
+}
+
+impl Row {
+    /// The panel of its simulation. Both rows of two processes have the same one.
+    pub(super) fn panel(&self, record: usize) -> String {
+        match &self.beside {
+            None => format!("{record} {}", self.title),
+            Some(Beside { lock, threads, .. }) => format!("{record} beside {threads} of {lock}"),
+        }
+    }
+
+    /// Whether the row of its own process has the same simulation.
+    pub(super) fn is_of_other(&self) -> bool {
+        self.beside.as_ref().is_some_and(|beside| beside.of == Process::Other)
+    }
 }
 
 /// Reads a record, without rows of more than `most` threads.
@@ -160,7 +171,10 @@ pub(super) fn read(path: &Path, machine: &Parameters, most: u32) -> anyhow::Resu
         bail!(messages::measured_with_options(path, &file.parameters.options));
     }
     let calibrated = machine.calibrated.is_some().then(|| 2 * machine.memory.same_cache_ns);
-    let is_far = |ns: u32| calibrated.is_some_and(|usual| is_apart(u64::from(ns), usual));
+    let is_far = |ns: u32| {
+        let usual = calibrated.and_then(|usual| u32::try_from(usual).ok());
+        usual.is_some_and(|usual| Distances::of([ns, usual].into_iter()).is_some())
+    };
     let mut samples: BTreeMap<Place, Vec<(u32, f64)>> = BTreeMap::new();
     let mut left_out: BTreeMap<String, u32> = BTreeMap::new();
     for Run { cell, measured, round, transfer_ns } in file.runs {
@@ -190,14 +204,15 @@ pub(super) fn read(path: &Path, machine: &Parameters, most: u32) -> anyhow::Resu
     let row = |(place, runs): (Place, Vec<(u32, f64)>)| {
         let Place { think, threads, lock, beside } = place;
         let counter = || bench_counter(machine, file.parameters.section_ns, think);
+        let of_other = |&threads: &u32| counted(threads.into(), "thread");
         let (workload, title) = match (file.benchmark.as_str(), &beside) {
             ("hashtable", _) => (hashtable(machine), "hashtable".to_string()),
             ("nested", _) => (bench_nested(machine), "nested".to_string()),
             (_, Some(Beside { lock, threads, of: Process::Own })) => {
-                (counter(), format!("counter beside {threads} threads of {lock}"))
+                (counter(), format!("counter beside {} of {lock}", of_other(threads)))
             }
             (_, Some(Beside { lock, threads, of: Process::Other })) => {
-                (counter(), format!("{threads} threads of {lock} beside counter"))
+                (counter(), format!("{} of {lock} beside counter", of_other(threads)))
             }
             (_, None) if think == 0 => (counter(), "counter".to_string()),
             (_, None) => (counter(), format!("counter, think {think} ns")),
