@@ -14,12 +14,19 @@ static IS_DESCENDANT: AtomicBool = AtomicBool::new(false);
 /// Determines whether this process is the first one. Called from the constructor, before the
 /// program starts threads.
 pub(crate) fn find_owner() {
-    let pid = identity::process();
-    match variable(&environment::STATS_OWNER).and_then(|owner| owner.parse::<u32>().ok()) {
-        Some(owner) => IS_DESCENDANT.store(owner != pid, Relaxed),
+    let own = identity();
+    match variable(&environment::STATS_OWNER) {
+        Some(owner) => IS_DESCENDANT.store(owner != own, Relaxed),
         // SAFETY: no other thread exists.
-        None => unsafe { std::env::set_var(environment::STATS_OWNER.name, pid.to_string()) },
+        None => unsafe { std::env::set_var(environment::STATS_OWNER.name, own) },
     }
+}
+
+/// The process's id and the number of the namespace that gave it (0 if unknown): in another
+/// container, another process may have the same id.
+fn identity() -> String {
+    let namespace = rustix::fs::stat("/proc/self/ns/pid").map_or(0, |status| status.st_ino);
+    format!("{}:{namespace}", identity::process())
 }
 
 /// In the child of a `fork`: the child writes its own file.

@@ -6,7 +6,7 @@ mod support;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -235,6 +235,23 @@ fn child_that_library_does_not_notice_writes_no_statistics() {
     let finished = run(preloaded(&program.path).arg("fork-silent").env("UNCONVOY_STATS", &file));
     finished.success("fork-silent");
     assert_eq!(fs::read_to_string(&file).expect("created at the start"), "");
+}
+
+/// A process in a container replaced the record of a process outside that has the same id.
+#[test]
+fn process_of_another_namespace_writes_its_own_file() {
+    let program = program();
+    let own = fs::metadata("/proc/self/ns/pid").expect("a namespace").ino();
+    for (namespace, is_owner) in [(own, true), (own + 1, false)] {
+        let file = program.directory.path().join(format!("{namespace}.json"));
+        let script = format!("UNCONVOY_STATS_OWNER=$$:{namespace} exec \"$0\" counts");
+        let mut command = preloaded(Path::new("sh"));
+        command.args(["-c", &script]).arg(&program.path).env("UNCONVOY_STATS", &file);
+        let finished = run(&mut command);
+        assert_eq!((finished.text(), finished.stderr.as_str()), ("counted 4000\n".into(), ""));
+        let written = fs::read_to_string(&file).expect("created at the start");
+        assert_eq!(!written.is_empty(), is_owner, "{namespace}: {written}");
+    }
 }
 
 /// The files that the library creates or writes after the start were missing.

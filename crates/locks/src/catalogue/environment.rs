@@ -126,7 +126,7 @@ variables! {
     STATS: "UNCONVOY_STATS", [Library], Path, "",
         "file for the statistics of each lock (JSON, written at exit); child programs write \
          `PATH.PID`";
-    STATS_OWNER: "UNCONVOY_STATS_OWNER", [Library], Form("process id"), "",
+    STATS_OWNER: "UNCONVOY_STATS_OWNER", [Library], Form("process id:namespace"), "",
         "set by the library: the process whose statistics and profile go to `PATH`, not `PATH.PID`";
     PROFILE: "UNCONVOY_PROFILE", [Library], Path, "",
         "file for the [profile](profile.md) of each lock; child programs write `PATH.PID`";
