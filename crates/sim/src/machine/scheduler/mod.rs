@@ -410,27 +410,6 @@ impl Scheduler {
         context
     }
 
-    /// Yields for the running `thread`. Returns false if no other thread may have its context;
-    /// otherwise the caller suspends `thread`. Also returns another context whose thread should be
-    /// preempted for it.
-    pub(crate) fn yield_now(&mut self, thread: u32, clock: &mut Clock) -> (bool, Option<usize>) {
-        if self.time_sharing.is_some() {
-            let Some(place) = self.yield_by_class(thread, clock) else { return (false, None) };
-            let context = self.end_run(thread, clock);
-            let preempted = self.requeue(thread, context, place, clock);
-            self.dispatch(context, 0, clock);
-            return (true, preempted);
-        }
-        let queue = &self.queues.contexts[self.task(thread).context].queue;
-        let Some(last) = queue.iter().map(|&other| self.task(other).vruntime).max() else {
-            return (false, None);
-        };
-        self.queues.charge(thread, clock.now);
-        let vruntime = &mut self.task_mut(thread).vruntime;
-        *vruntime = (*vruntime).max(last + 1);
-        (true, self.give_way(thread, clock))
-    }
-
     /// Blocks or ends the running `thread`. The caller suspends it.
     pub(crate) fn leave(&mut self, thread: u32, state: State, clock: &mut Clock) {
         let context = self.task(thread).context;

@@ -162,6 +162,26 @@ impl Queues {
         Some(self.remove(context, first))
     }
 
+    /// Postpones the turn of the running `thread`, which yields and for whose context others wait.
+    ///
+    /// By run time, all of them come first. By deadline, as in Linux since 6.18
+    /// (`yield_task_fair`), a thread that is eligible forfeits the rest of its slice: each yield
+    /// brings it a slice closer to the end of its turn, and one that does not yield runs on.
+    pub(super) fn charge_yield(&mut self, thread: u32) {
+        let (order, slice) = (self.order, self.slice_ns);
+        let queue = &self.contexts[self.task(thread).context].queue;
+        let others = queue.iter().map(|&other| self.task(other).vruntime);
+        let (last, sum) =
+            others.fold((0, 0), |(last, sum), it| (it.max(last), sum + u128::from(it)));
+        let count = queue.len() as u128;
+        let task = self.task_mut(thread);
+        if order != Order::Deadline {
+            task.vruntime = task.vruntime.max(last + 1);
+        } else if u128::from(task.vruntime) * count <= sum {
+            (task.vruntime, task.slice_used) = (task.deadline(slice), 0);
+        }
+    }
+
     /// Removes and returns the thread at index `place` in the queue of `context`.
     pub(super) fn remove(&mut self, context: usize, place: usize) -> u32 {
         self.queued -= 1;

@@ -14,6 +14,25 @@ impl Scheduler {
         task.back_at.max(task.ran_since)
     }
 
+    /// Yields for the running `thread`. Returns false if no other thread may have its context;
+    /// otherwise the caller suspends `thread`. Also returns another context whose thread should be
+    /// preempted for it.
+    pub(crate) fn yield_now(&mut self, thread: u32, clock: &mut Clock) -> (bool, Option<usize>) {
+        if self.time_sharing.is_some() {
+            let Some(place) = self.yield_by_class(thread, clock) else { return (false, None) };
+            let context = self.end_run(thread, clock);
+            let preempted = self.requeue(thread, context, place, clock);
+            self.dispatch(context, 0, clock);
+            return (true, preempted);
+        }
+        if self.queues.waiting(self.task(thread).context) == 0 {
+            return (false, None);
+        }
+        self.queues.charge(thread, clock.now);
+        self.queues.charge_yield(thread);
+        (true, self.give_way(thread, clock))
+    }
+
     /// If the running thread polls and yields, it sees in its next turn that another thread waits.
     pub(super) fn let_yield(&mut self, running: u32, clock: &mut Clock) {
         let at = (clock.now + self.parameters.yield_ns).max(self.back_at(running));
