@@ -54,6 +54,8 @@ RUN_TESTS := scripts/run-tests.sh
 has_space = $(filter-out 1,$(words x$(1)x))
 $(foreach name,PREFIX DESTDIR,$(if $(call has_space,$($(name))),\
 	$(error $(name) must be a path without spaces: "$($(name))")))
+# A relative path, or a ~ that no shell expanded, would stand in unconvoy.pc.
+$(if $(filter-out /%,$(PREFIX)),$(error PREFIX must begin with a slash: "$(PREFIX)"))
 
 # The parts of `make test`, and of `make test-all`. Those joined by `+` run side by side, because
 # each leaves a processor idle for a good part of its time.

@@ -14,6 +14,7 @@ allowed=$(taskset -pc $$ | sed 's/.*: //; s/,/ /g' | tr ' ' '\n' |
 	awk -F- '{ for (i = $1; i <= ($2 == "" ? $1 : $2); i++) printf "%d ", i }')
 all=$(echo $allowed | wc -w)
 mkdir -p "$out"
+trap '[ $? = 0 ] || echo "failed: see the last lines of $out/*.txt" >&2' EXIT
 
 # Background jobs ignore SIGINT.
 jobs=
@@ -42,7 +43,7 @@ for job in $jobs; do
 	wait "$job" || failed=1
 done
 jobs=
-[ -z "$failed" ] || { echo "failed: see $out/counter-*.txt" >&2; exit 1; }
+[ -z "$failed" ] || exit 1
 (counter "$all" 0)
 
 threads=1,2,4,8,16,64

@@ -213,6 +213,8 @@ resolved_files() {
 }
 
 install_files() {
+	[ -d "$files" ] ||
+		fail "cannot install: there is no $files; run install.sh in the unpacked tarball"
 	libc=$(getconf GNU_LIBC_VERSION 2>/dev/null) || libc="another C library"
 	minor=$(echo "$libc" | sed -n 's/^glibc 2\.\([0-9]*\).*/\1/p')
 	[ "$(uname -m)" = x86_64 ] && [ "${minor:-0}" -ge 36 ] ||

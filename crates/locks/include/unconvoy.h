@@ -130,6 +130,13 @@ bool unconvoy_rwlock_trywrlock(struct unconvoy_rwlock_t *lock);
 void unconvoy_rwlock_unlock(struct unconvoy_rwlock_t *lock);
 
 /*
+ Announces that this process is the child of a fork. For a fork handler (`pthread_atfork`), where
+ the kernel does not report forks: before Linux 4.14, with pages larger than 4 KiB, or under an
+ emulator. Elsewhere it has no effect.
+ */
+void unconvoy_after_fork(void);
+
+/*
  A point between two units of work, such as requests or transactions, at which the calling thread
  may sleep for load. Call it where the thread holds no lock and waits for none, for example at
  the end of a request loop's body. Returns whether the thread slept.

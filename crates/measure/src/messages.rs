@@ -101,6 +101,13 @@ pub(crate) fn install_part(target: &str, prefix: &Path) -> String {
     )
 }
 
+pub(crate) fn use_checkout() -> String {
+    format!(
+        "Use the command of a checkout of {} (cargo build --release --workspace)",
+        env!("CARGO_PKG_REPOSITORY")
+    )
+}
+
 pub(crate) fn install_package(package: &str) -> String {
     format!("Install the package {package}")
 }
@@ -222,6 +229,7 @@ mod tests {
             command_not_located("libunconvoy.so", Some("UNCONVOY_LIBRARY")),
             build_part("unconvoy-png"),
             install_part("install-library", Path::new("/home/user/.cargo")),
+            use_checkout(),
             install_package("unconvoy-predict"),
             svg_only("unconvoy-png is missing"),
             cannot_run(Path::new("/usr/bin/unconvoy-png")),

@@ -66,6 +66,9 @@ pub fn beside_the_command(places: &[&str]) -> Vec<PathBuf> {
 /// Exists while Debian's package of the command is installed (dpkg-query(1)).
 const DEBIANS_LIST: &str = "/var/lib/dpkg/info/unconvoy.list";
 
+/// Exists below the prefix of an installation by the tarball's install.sh.
+const TARBALLS_LIST: &str = "lib/unconvoy/installed.txt";
+
 /// Returns the directory below which `command` is installed, in `bin`; `None` in a build tree.
 fn installation(command: &Path) -> Option<&Path> {
     let directory = command.parent()?;
@@ -130,11 +133,12 @@ impl Part {
     /// build tree. `has_package`: Debian's package of the command is installed.
     fn way(&self, prefix: Option<&Path>, has_package: bool) -> String {
         let Some(prefix) = prefix else { return messages::build_part(self.package) };
-        if prefix == Path::new("/usr")
-            && has_package
-            && let Some(package) = self.debian_package()
-        {
+        let is_debians = prefix == Path::new("/usr") && has_package;
+        if is_debians && let Some(package) = self.debian_package() {
             return messages::install_package(package);
+        }
+        if is_debians || prefix.join(TARBALLS_LIST).exists() {
+            return messages::use_checkout();
         }
         // `cargo install` brings the command alone, and make installs the library alone.
         let target = if self.name == INTERPOSER { "install-library" } else { "install" };
@@ -198,7 +202,18 @@ mod tests {
             assert_eq!(way, format!("Install the package {package}"));
         }
         let study = Part { name: "unconvoy-study", variable: None, package: "unconvoy-papers" };
-        assert!(study.way(Some(Path::new("/usr")), true).ends_with("(make install PREFIX=/usr)"));
+        assert_eq!(study.way(Some(Path::new("/usr")), true), messages::use_checkout());
+    }
+
+    /// `make install` added files that the tarball's `install.sh --uninstall` left.
+    #[test]
+    fn installation_from_tarball_is_not_mixed_with_another() {
+        let prefix = tempfile::tempdir().expect("a temporary directory");
+        let list = prefix.path().join(TARBALLS_LIST);
+        std::fs::create_dir_all(list.parent().expect("a directory")).expect("a directory");
+        std::fs::write(list, "").expect("a list");
+        let study = Part { name: "unconvoy-study", variable: None, package: "unconvoy-papers" };
+        assert_eq!(study.way(Some(prefix.path()), false), messages::use_checkout());
     }
 
     #[test]

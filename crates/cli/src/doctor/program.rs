@@ -21,15 +21,24 @@ use crate::refusal::Refusal;
 
 /// Imported functions of locks that the library replaces. Others of their families, such as
 /// `pthread_mutex_init`, say nothing of use.
-const REPLACED: [(&str, &str); 8] = [
+const REPLACED: [(&str, &str); 17] = [
     ("pthread_mutex_lock", "mutex"),
     ("pthread_mutex_trylock", "mutex"),
+    ("pthread_mutex_timedlock", "mutex"),
+    ("pthread_mutex_clocklock", "mutex"),
     ("pthread_rwlock_rdlock", "reader-writer lock"),
+    ("pthread_rwlock_tryrdlock", "reader-writer lock"),
+    ("pthread_rwlock_timedrdlock", "reader-writer lock"),
+    ("pthread_rwlock_clockrdlock", "reader-writer lock"),
     ("pthread_rwlock_wrlock", "reader-writer lock"),
+    ("pthread_rwlock_trywrlock", "reader-writer lock"),
+    ("pthread_rwlock_timedwrlock", "reader-writer lock"),
+    ("pthread_rwlock_clockwrlock", "reader-writer lock"),
     ("pthread_cond_wait", "condition variable"),
     ("pthread_cond_timedwait", "condition variable"),
     ("pthread_cond_clockwait", "condition variable"),
     ("pthread_spin_lock", "spin lock"),
+    ("pthread_spin_trylock", "spin lock"),
 ];
 
 /// Imported function of C11's mutexes, which libc locks without calling `pthread_mutex_lock`.
@@ -108,7 +117,7 @@ pub fn examine(name: &OsString) -> Result<Subject, Refusal> {
     if let Some(warning) = executable::warning(name) {
         return Ok(Subject { verdict: warning, can_be_served: false, objects: Vec::new() });
     }
-    let listed = libraries(&file).map_err(|error| Refusal {
+    let (listed, missing) = libraries(&file).map_err(|error| Refusal {
         status: 126,
         message: messages::libraries_not_listed(&shown, error),
     })?;
@@ -117,6 +126,8 @@ pub fn examine(name: &OsString) -> Result<Subject, Refusal> {
     let can_be_served = objects.iter().any(|object| !object.replaced.is_empty());
     let verdict = if can_be_served {
         messages::program_served(&shown)
+    } else if !missing.is_empty() {
+        messages::libraries_not_found(&shown, &missing.join(", "))
     } else {
         messages::program_without_locks(&shown)
     };
@@ -133,10 +144,10 @@ fn check_program(path: &Path) -> io::Result<()> {
 }
 
 /// Asks the dynamic loader for the libraries, those of libc and the loader excepted: their locks
-/// are not replaced.
-fn libraries(program: &Path) -> io::Result<Vec<PathBuf>> {
+/// are not replaced. Also returns the names of the libraries that it does not find.
+fn libraries(program: &Path) -> io::Result<(Vec<PathBuf>, Vec<String>)> {
     let Some(loader) = executable::interpreter(program) else {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     };
     let output = Command::new(loader)
         .arg(program)
@@ -150,17 +161,31 @@ fn libraries(program: &Path) -> io::Result<Vec<PathBuf>> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         ["libc.so", "libpthread.so", "ld-linux"].iter().any(|start| name.starts_with(start))
     };
-    let lines = output.stdout.split(|&byte| byte == b'\n');
-    Ok(lines.filter_map(library).filter(|path| !is_of_libc(path)).collect())
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    for library in output.stdout.split(|&byte| byte == b'\n').filter_map(library) {
+        match library {
+            Ok(path) if is_of_libc(&path) => {}
+            Ok(path) => found.push(path),
+            Err(name) => missing.push(name),
+        }
+    }
+    Ok((found, missing))
 }
 
 /// Parses a line of the loader's list: `NAME => PATH (ADDRESS)`, or `PATH (ADDRESS)` for a name
-/// that is a path.
-fn library(line: &[u8]) -> Option<PathBuf> {
+/// that is a path. The error is the name of a library that the loader does not find.
+fn library(line: &[u8]) -> Option<Result<PathBuf, String>> {
     let arrow = line.windows(4).position(|bytes| bytes == b" => ");
     let place = arrow.map_or(line, |at| &line[at + 4..]).trim_ascii_start();
+    if let Some(at) = arrow
+        && place == b"not found"
+    {
+        let name = String::from_utf8_lossy(line[..at].trim_ascii_start());
+        return Some(Err(name.into_owned()));
+    }
     let end = place.windows(2).rposition(|bytes| bytes == b" (")?;
-    place.starts_with(b"/").then(|| OsStr::from_bytes(&place[..end]).into())
+    // The kernel's own library has only a name.
+    place[..end].contains(&b'/').then(|| Ok(OsStr::from_bytes(&place[..end]).into()))
 }
 
 /// Returns the locks of an ELF file; `None` if it has none, or cannot be read.
@@ -202,12 +227,13 @@ mod tests {
 
     #[test]
     fn path_of_a_library_keeps_bytes_that_are_not_utf_8() {
-        let path = |line: &[u8]| library(line).map(|path| path.into_os_string().into_vec());
+        let path = |line: &[u8]| Some(library(line)?.ok()?.into_os_string().into_vec());
         let line = b"\tlib (1).so => /a\xff => b/lib (1).so (0x00007f00)";
         assert_eq!(path(line), Some(b"/a\xff => b/lib (1).so".to_vec()));
         assert_eq!(path(b"\t/lib64/ld.so (0x00007f00)"), Some(b"/lib64/ld.so".to_vec()));
-        assert_eq!(path(b"\tlibmissing.so => not found"), None);
-        assert_eq!(path(b"\tlinux-vdso.so.1 (0x00007ffc)"), None);
+        assert_eq!(path(b"\tlib.so => ./lib.so (0x00007f00)"), Some(b"./lib.so".to_vec()));
+        assert_eq!(library(b"\tlibmissing.so => not found"), Some(Err("libmissing.so".into())));
+        assert_eq!(library(b"\tlinux-vdso.so.1 (0x00007ffc)"), None);
     }
 
     #[test]

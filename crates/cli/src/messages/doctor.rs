@@ -116,6 +116,10 @@ pub(crate) fn program_without_locks(program: &str) -> String {
     )
 }
 
+pub(crate) fn libraries_not_found(program: &str, names: &str) -> String {
+    format!("{program}: no pthread lock in it; the loader does not find {names}")
+}
+
 pub(crate) fn libraries_not_listed(program: &str, error: impl Display) -> String {
     format!("{program}: cannot list its libraries: {error}")
 }
@@ -149,6 +153,7 @@ pub(crate) fn samples() -> Vec<String> {
         no_program().into(),
         program_served("./server"),
         program_without_locks("./server"),
+        libraries_not_found("./server", "liba.so, libb.so"),
         libraries_not_listed("./server", error),
     ]
 }
