@@ -49,8 +49,8 @@ const LIBC: &str = "libc";
 pub struct Record {
     program: String,
     pid: u32,
-    lock: String,
-    load: String,
+    pub lock: String,
+    pub load: String,
     /// Time from the interposer's start to the program's end.
     pub wall_ns: u64,
     #[serde(default)]

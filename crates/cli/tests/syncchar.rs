@@ -26,6 +26,7 @@ const FRAME: &str = "\
 #include <unistd.h>
 #define THREADS 4
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t table = PTHREAD_RWLOCK_INITIALIZER;
 static long counter;
 static struct { long cells[64]; } lines[THREADS] __attribute__((aligned(64)));
 static long words[THREADS] __attribute__((aligned(64)));
@@ -154,6 +155,35 @@ fn false_sharing_slows_lines_only() {
     assert!(report["words"][word].as_str().unwrap().starts_with("words"), "{report:#}");
 }
 
+/// The section ended at the inner unlock, so its later accesses were lost.
+#[test]
+#[ignore = "make test-all: needs QEMU's user mode"]
+fn read_section_lasts_until_the_last_unlock() {
+    let take = "pthread_rwlock_rdlock(&table);";
+    let release = "pthread_rwlock_unlock(&table);";
+    let section = format!("{take} {take} {release} lines[me].cells[0]++; {release} sched_yield();");
+    let Some(report) = report(&section) else { return };
+    let lock = lock(&report, "table");
+    assert_eq!(lock["analysis"]["read_only"], 0.0, "{lock:#}");
+    assert!(advice(lock).iter().all(|it| !it.contains("reader-writer")), "{lock:#}");
+}
+
+/// The times of the second program stood beside the sections of the first.
+#[test]
+#[ignore = "make test-all: needs QEMU's user mode"]
+fn program_after_exec_has_no_times_in_the_report() {
+    if lacks_emulator() {
+        return;
+    }
+    let stage = Stage::new();
+    program(&stage, &locked("counter++;"), "if (argc == 1) execl(argv[0], argv[0], \"2\", NULL);");
+    let arguments = ["--rate", "1", "--json", "report.json", "--", "./program"];
+    let assert = unconvoy(&stage).args(arguments).assert().success();
+    assert.stdout(contains("No lock times: the native run's are of the program that followed"));
+    let report: Value = serde_json::from_str(&stage.read("report.json")).unwrap();
+    assert!(lock(&report, "lock")["times"].is_null(), "{report:#}");
+}
+
 #[test]
 #[ignore = "make test-all: needs QEMU's user mode"]
 fn heap_lock_without_member_is_named_after_first_acquisition() {
@@ -185,6 +215,8 @@ fn kept_trace_gives_same_report_without_program() {
     unconvoy(&stage).args(again).assert().success().stderr("").stdout(contains("counter"));
     assert_eq!(first, serde_json::from_str::<Value>(&stage.read("again.json")).unwrap());
 
+    let onto_itself = ["--analyse", "kept.parquet", "--json", "kept.parquet"];
+    unconvoy(&stage).args(onto_itself).assert().code(2).stderr(contains("both name"));
     let other =
         ["--analyse", "kept.parquet", "--processors", "3", "--window", "64", "--html", "page.html"];
     unconvoy(&stage).args(other).assert().success().stdout(contains("indep. 3"));

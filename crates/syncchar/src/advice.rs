@@ -86,6 +86,8 @@ pub enum Advice {
     SequenceLock {
         /// Share of read-only sections.
         share: f64,
+        /// Whether the lock is a reader-writer lock already.
+        admits_readers: bool,
     },
     /// Different data share a cache line.
     Pad {
@@ -188,9 +190,13 @@ impl Advice {
                 "Transactions, lock elision or finer locks would run its sections \
                  {speed_up:.1} times as fast on {processors} processors."
             ),
-            Advice::SequenceLock { share } => format!(
-                "Use a sequence lock, RCU or a reader-writer lock: \
-                 {} of its sections write nothing.",
+            Advice::SequenceLock { share, admits_readers } => format!(
+                "Use {}: {} of its sections write nothing.",
+                if *admits_readers {
+                    "a sequence lock or RCU"
+                } else {
+                    "a sequence lock, RCU or a reader-writer lock"
+                },
                 percent(*share)
             ),
             Advice::Pad { word: written, by_line, by_byte } => format!(
@@ -250,8 +256,13 @@ impl Advice {
 
 /// Advice for a lock, the most promising first; at least one entry. `conditional` says whether a
 /// place is a store that the source makes under a condition. Callers can tell from the machine
-/// code: a conditional move precedes the store, as in Figure 2.
-pub fn advise(lock: &LockAnalysis, conditional: impl Fn(u32) -> bool) -> Vec<Advice> {
+/// code: a conditional move precedes the store, as in Figure 2. `admits_readers`: it is a
+/// reader-writer lock.
+pub fn advise(
+    lock: &LockAnalysis,
+    conditional: impl Fn(u32) -> bool,
+    admits_readers: bool,
+) -> Vec<Advice> {
     let known = lock.estimates.iter().filter(|estimates| estimates.is_measured());
     let largest = known.max_by_key(|estimates| estimates.processors);
     let Some(estimates) = largest.filter(|_| lock.pairs.compared >= FEWEST_PAIRS) else {
@@ -264,7 +275,7 @@ pub fn advise(lock: &LockAnalysis, conditional: impl Fn(u32) -> bool) -> Vec<Adv
     let independent = byte.speed_up() - 1.0 >= MOSTLY_INDEPENDENT * (byte.threads - 1.0);
     let mut advice = Vec::new();
     if lock.read_only >= MOSTLY_READERS {
-        advice.push(Advice::SequenceLock { share: lock.read_only });
+        advice.push(Advice::SequenceLock { share: lock.read_only, admits_readers });
     } else if independent {
         advice.push(transactions(estimates));
     }

@@ -18,7 +18,7 @@ fn lock(mut section: impl FnMut(u32, &mut Rng) -> Vec<Access>) -> LockAnalysis {
 }
 
 fn advice(section: impl FnMut(u32, &mut Rng) -> Vec<Access>) -> Vec<Advice> {
-    advise(&lock(section), |_| false)
+    advise(&lock(section), |_| false, false)
 }
 
 const HEAD: u64 = 0x1000;
@@ -52,7 +52,7 @@ fn private(thread: u32, words: u64) -> impl Iterator<Item = Access> {
 fn few_pairs_give_no_advice() {
     let mut analysis = Analysis::new(Options::default()).unwrap();
     analysis.section(Section::default(), [store(HEAD)]);
-    assert_eq!(advise(&analysis.finish()[0], |_| false), [Advice::TooFew { pairs: 0 }]);
+    assert_eq!(advise(&analysis.finish()[0], |_| false, false), [Advice::TooFew { pairs: 0 }]);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn mostly_io_keeps_lock() {
         };
         analysis.section(section, private(index % 8, 3).collect::<Vec<_>>());
     }
-    let advice = advise(&analysis.finish()[0], |_| false);
+    let advice = advise(&analysis.finish()[0], |_| false, false);
     assert_eq!(advice, [Advice::KeepForIo { share: 0.75 }]);
 }
 
@@ -85,7 +85,7 @@ fn mostly_readers_suggest_sequence_lock() {
         _ => vec![read(HEAD), read(HEAD + 8)],
     });
     assert!(
-        matches!(advice[..], [Advice::SequenceLock { share }] if (share - 0.875).abs() < 0.01),
+        matches!(advice[..], [Advice::SequenceLock { share, .. }] if (share - 0.875).abs() < 0.01),
         "{advice:?}"
     );
 }
@@ -107,7 +107,7 @@ fn false_sharing_suggests_padding() {
 #[test]
 fn unconditional_store_suggests_branch() {
     let lock = lock(|thread, _| private(thread, 4).chain([update(HEAD)]).collect());
-    let advice = advise(&lock, |place| place == 2);
+    let advice = advise(&lock, |place| place == 2, false);
     assert_eq!(advice, [Advice::ConditionalStore { address: HEAD, place: 2, share: 1.0 }]);
 }
 

@@ -162,7 +162,7 @@ impl Lock<'_> {
     ) -> anyhow::Result<(Variant, Vec<u64>)> {
         let options = Options { processors: self.processors.to_vec(), ..Options::default() };
         let analysis = estimates(recording, options)?;
-        let advice = advise(&analysis, |place| self.recorded.conditional.contains(&place));
+        let advice = advise(&analysis, |place| self.recorded.conditional.contains(&place), false);
         let sentences =
             advice.iter().map(|one| one.sentence(|word| Some(self.name(word)))).collect();
         let mut words: BTreeMap<u64, ()> = BTreeMap::new();

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use unconvoy_syncchar::LockTimes;
 
+use super::remarks::number;
 use super::trace::Lock;
 use crate::images::{Images, Origin};
 use crate::stats;
@@ -59,7 +60,8 @@ pub fn join<'a>(
         sum.waited += seconds(lock.wait_ns);
     }
     let mut emulated: HashMap<Key, Vec<&Lock>> = HashMap::new();
-    for lock in locks {
+    let locks: Vec<&Lock> = locks.collect();
+    for &lock in &locks {
         let key = match images.origin(lock.address) {
             Some(at) => Some(Key::At(at)),
             None => images.origin(lock.pc).map(Key::FirstTaken),
@@ -88,6 +90,15 @@ pub fn join<'a>(
         remarks.push(format!(
             "{unjoined} locks of the native run, held for {lost:.6} s in total, match no lock of \
              the emulated run. That run first acquired them at another place, or not at all."
+        ));
+    }
+    let untimed = || locks.iter().filter(|lock| !times.contains_key(&lock.number));
+    if untimed().next().is_some() {
+        remarks.push(format!(
+            "{}, acquired {} times under emulation, have no native times and do not count in the \
+             row of all locks. The library does not replace C11's mtx_t, nor locks inside libc.",
+            number(untimed().count() as u64, "lock", "locks"),
+            untimed().map(|lock| lock.acquisitions).sum::<u64>()
         ));
     }
     if native.dropped_locks > 0 {

@@ -2,6 +2,8 @@
 //! machine can analyse the trace without the program's files or another run.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use unconvoy_syncchar::{Clock, LockTimes, TransactionCosts};
@@ -33,8 +35,29 @@ pub struct Kept {
     pub conditional: Vec<u32>,
     /// Names, by address, of the words in the report of the run that wrote the trace.
     pub words: BTreeMap<u64, String>,
+    /// The program's files. They name what the report of that run did not, unless they have
+    /// changed.
+    pub files: BTreeMap<PathBuf, Version>,
     /// Limitations of the runs.
     pub remarks: Vec<String>,
+}
+
+/// What differs after a file has been replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// Bytes.
+    size: u64,
+    /// Time of the last change, in nanoseconds after 1970.
+    changed: i128,
+}
+
+impl Version {
+    /// Returns the version of a file; `None` if there is none.
+    pub fn of(path: &Path) -> Option<Self> {
+        let found = path.metadata().ok()?;
+        let changed = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
+        Some(Version { size: found.len(), changed })
+    }
 }
 
 impl Kept {

@@ -27,6 +27,7 @@ mod remarks;
 pub(crate) mod trace;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use unconvoy::catalogue::environment;
 use unconvoy_measure::interrupt::Interrupts;
@@ -42,7 +43,7 @@ use crate::images::Images;
 use crate::names::Names;
 use emulated::Emulator;
 use ending::keep;
-use kept::Kept;
+use kept::{Kept, Version};
 use names::Namer;
 use native::Native;
 use options::PredictArgs;
@@ -94,7 +95,14 @@ pub fn predict(args: &PredictArgs) -> anyhow::Result<u8> {
         // A report of the part before the error would look like a report of the whole trace.
         anyhow::bail!("{}: {why}", file.display());
     }
-    let names = Names::new(Images::new(&trace.mappings));
+    let kept = trace.end.as_ref().and_then(|end| end.kept.as_ref());
+    let is_unchanged =
+        |path: &PathBuf| kept.is_none_or(|kept| kept.files.get(path).copied() == Version::of(path));
+    let unchanged = |index: usize| {
+        let path = &trace.mappings[index].path;
+        is_unchanged(path).then(|| path.clone())
+    };
+    let names = Names::new(Images::located(&trace.mappings, unchanged));
     let report = analysed(&trace, &names, &options);
     outputs.write(&report, args.top)
 }
@@ -172,14 +180,20 @@ fn run_twice(
     };
     let names = Names::new(Images::new(&trace.mappings));
     let mut times: HashMap<u32, LockTimes> = HashMap::new();
-    if let Some(record) = &native.record {
+    let is_of_another = trace.end.as_ref().is_some_and(|end| end.replaced_by_exec);
+    if is_of_another && native.record.is_some() {
+        remarks.push(
+            "No lock times: the native run's are of the program that followed by exec.".into(),
+        );
+    }
+    if let Some(record) = native.record.as_ref().filter(|_| !is_of_another) {
         let joined = join::join(record, trace.locks.values(), names.images());
         times = joined.times;
         if trace.context.is_some() {
             remarks.extend(joined.remarks);
         }
     }
-    let seconds = native.seconds();
+    let seconds = native.seconds().filter(|_| !is_of_another);
     let names = Namer::new(&trace, &names);
     let costs = costs::measure();
     let run = Run { costs, ..run(&trace, &args.program, seconds) };

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use unconvoy_syncchar::{self as syncchar, Names as _};
 
 use super::conditional;
-use super::kept::Kept;
+use super::kept::{Kept, Version};
 use super::trace::{Lock, Trace};
 use crate::images::Images;
 use crate::members::LockType;
@@ -76,6 +76,12 @@ impl<'a> Namer<'a> {
             places: places.iter().filter_map(|place| Some((*place, self.place(*place)?))).collect(),
             conditional,
             words: self.words.borrow().clone(),
+            files: self
+                .trace
+                .mappings
+                .iter()
+                .filter_map(|it| Some((it.path.clone(), Version::of(&it.path)?)))
+                .collect(),
             ..Kept::default()
         }
     }

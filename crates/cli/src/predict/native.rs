@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use unconvoy::catalogue::environment;
+use unconvoy::catalogue::{CONTENTION, LOAD, environment};
 use unconvoy_measure::child::describe;
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::parts;
@@ -57,7 +57,17 @@ impl Native {
             _ => {}
         }
         let record = match stats::read(&statistics) {
-            Ok(record) => Some(record),
+            Ok(record) => {
+                if (record.lock.as_str(), record.load.as_str())
+                    != (CONTENTION[0].name, LOAD[0].name)
+                {
+                    remarks.push(format!(
+                        "The native run's locks were {}+{}, as the environment demands.",
+                        record.lock, record.load
+                    ));
+                }
+                Some(record)
+            }
             Err(error) => {
                 remarks.push(match executable::obstacle(path) {
                     Some(obstacle) => {

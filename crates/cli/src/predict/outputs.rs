@@ -47,6 +47,7 @@ impl Outputs {
     /// A file cannot be written (2), or `unconvoy-parquet` is missing (125).
     pub fn check(args: &PredictArgs) -> Result<Self, Refusal> {
         distinct(&[
+            ("--analyse", args.analyse.as_deref()),
             ("--json", args.json.as_deref()),
             ("--html", args.html.as_deref()),
             ("--keep-trace", args.keep_trace.as_deref()),

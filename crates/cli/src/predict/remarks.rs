@@ -29,7 +29,7 @@ pub fn of_emulated(ended: &Ended, trace: &Trace, native: &Native) -> Vec<String>
     if trace.context.is_none() {
         remarks.push(
             "The plug-in sent no data: QEMU could not start the program or load the plug-in (see \
-             its message above)."
+             its message above), or the program has closed the plug-in's file."
                 .into(),
         );
         return remarks;

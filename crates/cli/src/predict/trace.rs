@@ -91,6 +91,8 @@ pub struct End {
     pub threads: u64,
     /// Number of child processes, which were not observed.
     pub forks_not_followed: u64,
+    /// Whether the program called `exec`.
+    pub replaced_by_exec: bool,
     /// Number of unlocks of locks whose acquisition the collector did not see.
     pub unmatched_unlocks: u64,
     /// Number of acquisitions of a kernel's locks whose release the collector did not see.

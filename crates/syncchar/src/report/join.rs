@@ -128,12 +128,14 @@ impl LockReport {
             advice,
             sentence: advice.sentence(|address| names.word(address)),
         };
+        let conditional = |place| names.is_conditional_store(place);
+        let admits_readers = names.admits_readers(analysis.lock);
         LockReport {
             name: names.lock(analysis.lock).unwrap_or_else(|| format!("lock {}", analysis.lock)),
             class: names.class(analysis.lock),
             share,
             projections,
-            advice: advise(&analysis, |place| names.is_conditional_store(place))
+            advice: advise(&analysis, conditional, admits_readers)
                 .into_iter()
                 .map(advised)
                 .collect(),

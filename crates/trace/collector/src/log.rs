@@ -17,7 +17,9 @@
 
 use std::cell::UnsafeCell;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -45,6 +47,9 @@ pub struct Log {
     chunks: [Chunk; 2],
     current: AtomicUsize,
     writer: Mutex<File>,
+    /// Device and inode of the file. The program has the same descriptors as the collector, and may
+    /// close this one or give its number to another file.
+    identity: Option<(u64, u64)>,
     started: Instant,
     /// Time of the last write, in milliseconds after `started`.
     written: AtomicU64,
@@ -70,6 +75,7 @@ unsafe impl Sync for Log {}
 impl Log {
     /// A stream into `file`. The caller appends the magic first.
     pub fn new(file: File) -> Self {
+        let file = with_high_number(file);
         let chunk = |fill| Chunk {
             fill: AtomicUsize::new(fill),
             copied: AtomicUsize::new(0),
@@ -79,6 +85,7 @@ impl Log {
         Log {
             chunks: [chunk(0), chunk(CAPACITY + 1)],
             current: AtomicUsize::new(0),
+            identity: identity(&file),
             writer: Mutex::new(file),
             started: Instant::now(),
             written: AtomicU64::new(0),
@@ -217,7 +224,7 @@ impl Log {
     /// the last chunk, writes `after` as well.
     #[cold]
     fn seal(&self, index: usize, filled: usize, after: &[u8]) {
-        let mut file = self.writer.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let file = self.writer.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (chunk, next) = (&self.chunks[index], &self.chunks[1 - index]);
         next.base.store(chunk.base.load(Ordering::Relaxed) + filled as u64, Ordering::Relaxed);
         next.copied.store(0, Ordering::Relaxed);
@@ -241,9 +248,14 @@ impl Log {
         // SAFETY: all reservations below `filled` were copied, and Invariant 1 excludes others.
         let bytes = unsafe { &(&(*chunk.bytes.get()))[..filled] };
         let closed = self.phase.0.load(Ordering::Relaxed) == CLOSED;
-        if !closed && file.write_all(bytes).and_then(|()| file.write_all(after)).is_err() {
-            // The disk is full, or the pipe is closed. Part of the chunk may have been written, so
-            // no other chunk can follow.
+        let is_ours = || identity(&file) == self.identity;
+        let write = |mut file: &File| -> io::Result<()> {
+            file.write_all(bytes)?;
+            file.write_all(after)
+        };
+        if !closed && !(is_ours() && write(&file).is_ok()) {
+            // The disk is full, the pipe is closed, or the program has closed the file. Part of the
+            // chunk may have been written, so no other chunk can follow.
             self.lost.fetch_add(1, Ordering::Relaxed);
             self.close();
         }
@@ -254,4 +266,22 @@ impl Log {
         }
         self.written.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
+}
+
+/// The same open file under a number that programs hardly use: shells and daemons close or reuse
+/// the lowest numbers.
+fn with_high_number(file: File) -> File {
+    const NUMBERS: [i32; 3] = [100_000, 1_000, 200];
+    let duplicate = |number: i32| {
+        // SAFETY: the descriptor is open; the result is checked.
+        let copy = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, number) };
+        // SAFETY: a new descriptor, which nothing else owns.
+        (copy >= 0).then(|| unsafe { OwnedFd::from_raw_fd(copy) })
+    };
+    NUMBERS.into_iter().find_map(duplicate).map_or(file, File::from)
+}
+
+fn identity(file: &File) -> Option<(u64, u64)> {
+    let found = file.metadata().ok()?;
+    Some((found.dev(), found.ino()))
 }

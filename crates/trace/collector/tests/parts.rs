@@ -1,6 +1,7 @@
 //! Each part, against a simple model and at its limits.
 
 use std::collections::BTreeMap;
+use std::os::fd::AsRawFd as _;
 use unconvoy_trace_collector::counts::Counts;
 use unconvoy_trace_collector::set::Set;
 use unconvoy_trace_collector::{locks, log, notes, shadow};
@@ -221,6 +222,28 @@ fn log_from_many_threads_is_complete_and_ordered() {
         at += length;
     }
     assert_eq!(counts, [20_000; THREADS as usize]);
+}
+
+/// The stream went into files that the program had opened under the log's number.
+#[test]
+fn log_writes_into_no_other_file() {
+    let [ours, programs] = [(), ()].map(|()| tempfile::NamedTempFile::new().expect("a file"));
+    let log = log::Log::new(ours.reopen().expect("the file"));
+    let is_ours = |entry: &std::fs::DirEntry| {
+        std::fs::read_link(entry.path()).is_ok_and(|target| target == ours.path())
+    };
+    let numbers = std::fs::read_dir("/proc/self/fd").expect("the open files");
+    let numbers = numbers.flatten().filter(is_ours).map(|entry| entry.file_name());
+    let numbers = numbers.map(|name| name.to_str().expect("a number").parse().expect("a number"));
+    let number: i32 = numbers.max().expect("the log's file");
+    assert!(number >= 200, "{number}");
+    // SAFETY: the log alone uses the number, and checks what it stands for.
+    let taken = unsafe { libc::dup2(programs.as_raw_fd(), number) };
+    assert_eq!(taken, number);
+    log.append(&[1; 1000]);
+    log.write();
+    assert!(log.is_closed() && log.lost() > 0);
+    assert_eq!(programs.as_file().metadata().expect("its size").len(), 0);
 }
 
 /// Other threads append and write at the same time.

@@ -118,6 +118,7 @@ fn send_signal(collector: &Collector, number: i64, arguments: [u64; 4]) {
 fn become_another(collector: &Collector) {
     publish_all();
     collector.note(messages::replaced_by_exec());
+    collector.replaced.store(true, Ordering::Relaxed);
     collector.finish();
 }
 

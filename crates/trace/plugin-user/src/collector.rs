@@ -33,6 +33,8 @@ pub struct Collector {
     pub unmatched: AtomicU64,
     /// Child processes, which are not followed.
     pub forks: AtomicU32,
+    /// Whether the program called `exec`.
+    pub replaced: AtomicBool,
     /// Whether the program handles or ignores SIGABRT.
     pub survives_abort: AtomicBool,
     /// The program's exit status; [`i32::MIN`] until known.
@@ -90,6 +92,7 @@ impl Collector {
             threads: AtomicU32::new(0),
             unmatched: AtomicU64::new(0),
             forks: AtomicU32::new(0),
+            replaced: AtomicBool::new(false),
             survives_abort: AtomicBool::new(false),
             status: AtomicI32::new(i32::MIN),
             counting: Mutex::new(()),
@@ -216,6 +219,7 @@ impl Collector {
             end.value("threads", self.threads.load(Ordering::Relaxed))
                 .value("unmatched_unlocks", self.unmatched.load(Ordering::Relaxed))
                 .value("forks_not_followed", self.forks.load(Ordering::Relaxed))
+                .value("replaced_by_exec", self.replaced.load(Ordering::Relaxed))
                 .list("functions", found)
                 .list(
                     "notes",

@@ -59,6 +59,8 @@ pub struct Thread {
 
 struct Open {
     lock: &'static Lock,
+    /// How often the thread has acquired the reader-writer lock again.
+    again: u32,
     set: Set,
     flags: u32,
 }
@@ -271,7 +273,7 @@ impl Thread {
             }
         }
         if self.open.iter().any(|open| open.lock.region.address == address) {
-            return None;
+            return (kind == Lockable::Read).then_some(lock);
         }
         self.recorder.draw(lock).then_some(lock)
     }
@@ -311,12 +313,19 @@ impl Thread {
         self.recorder.draw(lock).then_some(lock)
     }
 
+    /// Begins a section, or continues the one that the thread's first acquisition of a
+    /// reader-writer lock began.
     fn open_section(&mut self, collector: &Collector, lock: &'static Lock) {
+        let address = lock.region.address;
+        if let Some(open) = self.open.iter_mut().find(|open| open.lock.region.address == address) {
+            open.again += 1;
+            return;
+        }
         let stack = self.recorder.state.register(register::RSP);
         if !self.stack.contains(stack) {
             self.stack = stack_around(collector, stack, self.number == 0);
         }
-        self.open.push(Open { lock, set: self.recorder.open(), flags: 0 });
+        self.open.push(Open { lock, again: 0, set: self.recorder.open(), flags: 0 });
     }
 
     /// Ends a section and writes it if it was sampled.
@@ -324,7 +333,11 @@ impl Thread {
         let Some(at) = self.open.iter().position(|open| open.lock.region.address == address) else {
             return;
         };
-        let Open { lock, set, flags: before } = self.open.remove(at);
+        if self.open[at].again > 0 {
+            self.open[at].again -= 1;
+            return;
+        }
+        let Open { lock, again: _, set, flags: before } = self.open.remove(at);
         let section =
             Section { lock: lock.number, thread: self.number, order: 0, flags: before | flags };
         self.recorder.close(&collector.collection, section, set, |access, out| {
