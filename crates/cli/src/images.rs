@@ -11,6 +11,7 @@ use addr2line::{Loader, demangle_auto};
 use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
 
 use crate::debug_files;
+use crate::demangled::{brief, on_one_line};
 use crate::members::{self, DebugFile, Frame, LockType};
 
 /// Sources of libraries: a chain of inlined functions is named after the first one outside of them.
@@ -430,19 +431,6 @@ fn variables(file: &ReadCache<File>) -> Option<Vec<Variable>> {
 pub fn readable(symbol: &str) -> String {
     let is_mangled = ["_Z", "_R"].iter().any(|start| symbol.starts_with(start));
     if is_mangled { brief(&demangle_auto(symbol.into(), None)) } else { on_one_line(symbol) }
-}
-
-/// Returns a function's name without parameters, which are long in C++.
-fn brief(name: &str) -> String {
-    let name = name.replace("(anonymous namespace)::", "");
-    let from = name.find("operator()").map_or(0, |at| at + "operator()".len());
-    let end = name[from..].find('(').map_or(name.len(), |at| from + at);
-    on_one_line(&name[..end])
-}
-
-/// Replaces control characters, with which a file could forge lines of a report.
-fn on_one_line(name: &str) -> String {
-    name.replace(char::is_control, "?")
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ fn brief_drops_parameters_and_namespaces() {
     assert_eq!(brief("main"), "main");
     assert_eq!(
         brief("f()::{lambda(int)#1}::operator()(int) const"),
-        "f()::{lambda(int)#1}::operator()"
+        "f::{lambda(int)#1}::operator()"
     );
 }
 

@@ -9,6 +9,7 @@ mod child;
 pub mod cli;
 mod compare;
 mod debug_files;
+mod demangled;
 mod doctor;
 mod duration;
 mod executable;

@@ -16,6 +16,8 @@ const SMALLEST_LOCK: u64 = size_of::<libc::pthread_mutex_t>() as u64;
 /// A file, with what its names mean.
 pub struct Module {
     pub path: PathBuf,
+    /// The path under which the dynamic linker lists it, which may be a link to `path`.
+    pub listed: PathBuf,
     /// See [`module_identity`].
     pub identity: u64,
     /// Hexadecimal; empty if the file has none.
@@ -42,7 +44,8 @@ impl Module {
             let start = usize::try_from(segment.offset).ok()?;
             bytes.get(start..start.checked_add(usize::try_from(segment.size).ok()?)?)
         };
-        let identity = module_identity(&bytes, note)?;
+        // The library sees the first page only.
+        let identity = module_identity(&bytes[..bytes.len().min(4096)], note)?;
         let file = object::File::parse(&*bytes).ok()?;
         let build_id = file.build_id().ok().flatten().unwrap_or_default();
         let build_id = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -54,7 +57,8 @@ impl Module {
         {
             symbols.extend(self::symbols(&apart));
         }
-        Some(Module { path: path.to_path_buf(), identity, build_id, symbols })
+        let [path, listed] = [path.to_path_buf(), path.to_path_buf()];
+        Some(Module { path, listed, identity, build_id, symbols })
     }
 }
 
@@ -88,9 +92,10 @@ pub fn of_program(program: &OsStr, others: &[PathBuf]) -> Vec<Module> {
     paths.extend(others.iter().cloned());
     let mut modules: Vec<Module> = Vec::new();
     for path in paths {
+        let listed = path.clone();
         let path = path.canonicalize().unwrap_or(path);
         if !modules.iter().any(|known| known.path == path) {
-            modules.extend(Module::read(&path));
+            modules.extend(Module::read(&path).map(|module| Module { listed, ..module }));
         }
     }
     modules
@@ -108,9 +113,10 @@ fn is_libcs(path: &Path) -> bool {
 /// `--list`).
 fn libraries(program: &Path) -> Option<Vec<PathBuf>> {
     let linker = executable::interpreter(program)?;
-    let absolute = std::path::absolute(program).ok()?;
+    // The kernel resolves links, and so does `$ORIGIN` in a search path.
+    let program = program.canonicalize().ok()?;
     let mut list = Command::new(linker);
-    list.arg("--list").arg(absolute).stdin(Stdio::null()).stderr(Stdio::null());
+    list.arg("--list").arg(program).stdin(Stdio::null()).stderr(Stdio::null());
     let output = list.output().ok().filter(|output| output.status.success())?;
     Some(listed(&String::from_utf8_lossy(&output.stdout)))
 }

@@ -52,7 +52,7 @@ pub fn resolve<'a>(strategy: &'a Strategy, modules: &[Module]) -> Result<Resolve
         let Some(choice) = usable(entry, &mut resolved)? else { continue };
         let before: usize = ranges.values().map(Vec::len).sum();
         let mut other_build = None;
-        for module in modules.iter().filter(|module| entry.is_in(&module.path)) {
+        for module in modules.iter().filter(|it| entry.is_in(&it.path) || entry.is_in(&it.listed)) {
             if entry.build_id.as_ref().is_some_and(|id| *id != module.build_id) {
                 if !places(entry, module).is_empty() {
                     other_build = Some(module);
@@ -215,7 +215,9 @@ mod tests {
             is_function,
         };
         let symbols = symbols.iter().map(symbol).collect();
-        let module = Module { path: "/p".into(), identity: 1, build_id: String::new(), symbols };
+        let build_id = String::new();
+        let (path, listed) = ("/p".into(), "/p".into());
+        let module = Module { path, listed, identity: 1, build_id, symbols };
         let entries = format!("version = 1\n{text}");
         let strategy = Strategy::parse(Path::new("s.toml"), &entries).expect("valid");
         let rules = resolve(&strategy, &[module]).expect("no contradiction").rules;

@@ -89,7 +89,7 @@ mod tests {
                 transfer_ns: Some(ns),
             }));
         }
-        let values = record.differences(Stage::Confirmation, None, [DEFAULT, LIBC]);
+        let values = record.differences(Stage::Confirmation, rounds.len(), None, [DEFAULT, LIBC]);
         let comparison = Comparison::of([DEFAULT, LIBC], &[values], 0.05).unwrap();
         record.verdict = Some(Verdict::of(DEFAULT, rounds.len(), vec![comparison]));
         record

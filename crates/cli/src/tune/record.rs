@@ -8,12 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use unconvoy_measure::input;
 use unconvoy_measure::resume::difference;
-use unconvoy_measure::sequential::centre;
 
 use super::candidates::{Candidate, DEFAULT, Stage};
 use super::costs::Costs;
 use super::race::Race;
-use super::verdict::{LEAST, Verdict};
+use super::verdict::{Ratio, Verdict};
 use crate::compare::context::Context;
 use crate::compare::record::Metric;
 use crate::messages::command::cannot_read;
@@ -250,23 +249,39 @@ impl Record {
         for index in race.running().into_iter().filter(|&index| score(index).is_none()) {
             race.withdraw(index);
         }
-        race.add_round(|index| score(index).unwrap_or_default());
+        let is_eligible =
+            |index: usize| self.loses_nowhere(stage, round, members[index], simple(stage, members));
+        race.add_round(|index| score(index).unwrap_or_default(), is_eligible);
     }
 
-    /// Whether a candidate keeps the simpler ones' speed at each thread count, as far as their
-    /// common rounds show.
-    pub fn loses_nowhere(&self, stage: Stage, candidate: usize, simple: &[usize]) -> bool {
+    /// Whether the rounds up to `last` prove no loss of a candidate against the simpler ones, at no
+    /// thread count.
+    pub fn loses_nowhere(
+        &self,
+        stage: Stage,
+        last: usize,
+        candidate: usize,
+        simple: &[usize],
+    ) -> bool {
         self.plan.threads.iter().all(|&threads| {
-            simple.iter().all(|&simple| {
-                let values = self.differences(stage, threads, [candidate, simple]);
-                candidate == simple || centre(&values).exp() >= LEAST
+            simple.iter().filter(|&&simple| simple != candidate).all(|&simple| {
+                let values = self.differences(stage, last, threads, [candidate, simple]);
+                let ratio = Ratio::of_differences(&values, self.plan.error_rate);
+                !ratio.is_some_and(|ratio| ratio.is_loss())
             })
         })
     }
 
-    /// The differences of two candidates' scores at one thread count, by round of a stage.
-    pub fn differences(&self, stage: Stage, threads: Option<u32>, [a, b]: [usize; 2]) -> Vec<f64> {
-        let rounds = 1..=self.rounds(stage);
+    /// The differences of two candidates' scores at one thread count, by round of a stage up to
+    /// `last`.
+    pub fn differences(
+        &self,
+        stage: Stage,
+        last: usize,
+        threads: Option<u32>,
+        [a, b]: [usize; 2],
+    ) -> Vec<f64> {
+        let rounds = 1..=last;
         rounds
             .filter_map(|round| {
                 let of = |candidate: usize| {
@@ -278,6 +293,12 @@ impl Record {
             })
             .collect()
     }
+}
+
+/// The members that the others must not be slower than: libc and the default, and then what the
+/// first trials chose.
+pub fn simple(stage: Stage, members: &[usize]) -> &[usize] {
+    &members[..members.len().min(if stage == Stage::Process { 2 } else { 1 })]
 }
 
 #[cfg(test)]

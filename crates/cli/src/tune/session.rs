@@ -14,7 +14,7 @@ use unconvoy_measure::sequential::{Interval, centre};
 use super::budget::{self, Budget};
 use super::candidates::{self, DEFAULT, Facts, LIBC, Stage};
 use super::race::WORTH;
-use super::record::{Record, Run, Withdrawn};
+use super::record::{Record, Run, Withdrawn, simple};
 use super::verdict::{Comparison, Verdict};
 use crate::compare::configuration::Configuration;
 use crate::compare::failure::Failure;
@@ -151,6 +151,7 @@ impl Session<'_> {
     fn race(&mut self, stage: Stage, members: &[usize], until_s: f64) -> Result<usize, Stop> {
         let members = self.prepared(members);
         let mut race = self.record.race(stage, &members);
+        let mut is_late = false;
         while !race.is_over() {
             let round = race.rounds() + 1;
             let running = race.running();
@@ -158,16 +159,17 @@ impl Session<'_> {
             if self.elapsed() + seconds > until_s {
                 let runs = running.len() * self.record.plan.threads.len();
                 self.remark_on_rounds(race.rounds(), members.len(), seconds / runs as f64);
+                is_late = true;
                 break;
             }
             let running: Vec<usize> = running.into_iter().map(|index| members[index]).collect();
             self.round(stage, round, &running)?;
             self.record.account(&mut race, stage, round, &members);
         }
-        self.record.is_open |= stage == Stage::Process && !race.is_decided();
-        // The simpler ones are libc and the default, and then what the first trials chose.
-        let simple = &members[..members.len().min(if stage == Stage::Process { 2 } else { 1 })];
-        let is_eligible = |index: usize| self.record.loses_nowhere(stage, members[index], simple);
+        self.record.is_open |= stage == Stage::Process && is_late && !race.is_decided();
+        let simple = simple(stage, &members);
+        let is_eligible =
+            |index: usize| self.record.loses_nowhere(stage, race.rounds(), members[index], simple);
         let leader = match race.rounds() {
             // Without a trial, the likeliest one is confirmed.
             0 if stage == Stage::Process && members.len() > simple.len() => Some(simple.len()),
@@ -299,6 +301,7 @@ impl Session<'_> {
     fn decide(&mut self, best: usize) {
         let record = &self.record;
         let stage = Stage::Confirmation;
+        let last = record.rounds(stage);
         let failed = |index: usize| record.lost().any(|it| it.candidate == index);
         let mut pairs = vec![[DEFAULT, LIBC]];
         if best > DEFAULT {
@@ -309,7 +312,7 @@ impl Session<'_> {
             .filter_map(|pair| {
                 let counts = record.plan.threads.iter();
                 let all: Vec<Vec<f64>> =
-                    counts.map(|&threads| record.differences(stage, threads, pair)).collect();
+                    counts.map(|&threads| record.differences(stage, last, threads, pair)).collect();
                 Comparison::of(pair, &all, record.plan.error_rate)
             })
             .collect();

@@ -83,6 +83,16 @@ impl Ratio {
         self.ratio > 1.0 + WORTH && self.low > 1.0
     }
 
+    /// Whether a loss that matters is likely.
+    fn seems_loss(&self) -> bool {
+        self.ratio < LEAST
+    }
+
+    /// Whether a loss that matters is likely, and some loss is proven.
+    pub fn is_loss(&self) -> bool {
+        self.seems_loss() && self.high < 1.0
+    }
+
     /// Whether a gain that matters is possible, but not proven.
     fn is_open(&self) -> bool {
         self.high > 1.0 + WORTH && !self.is_gain()
@@ -115,7 +125,12 @@ impl Comparison {
     }
 
     fn is_gain(&self) -> bool {
-        self.whole.is_gain() && self.by_threads.iter().all(|ratio| ratio.ratio >= LEAST)
+        self.whole.is_gain() && !self.by_threads.iter().any(Ratio::seems_loss)
+    }
+
+    /// Whether it loses at some thread count.
+    fn loses_somewhere(&self) -> bool {
+        self.by_threads.iter().any(Ratio::is_loss)
     }
 }
 
@@ -128,9 +143,12 @@ impl Verdict {
         let against_libc = find(best, LIBC);
         let gains = |it: Option<&Comparison>| it.is_some_and(Comparison::is_gain);
         let default_gains = gains(find(DEFAULT, LIBC));
+        let default_loses = find(DEFAULT, LIBC).is_some_and(Comparison::loses_somewhere);
         // The best must beat a default that gains, and must not be slower than one that does not.
+        // A default that loses to libc somewhere is no choice.
         let is_ahead = match find(best, DEFAULT) {
             Some(it) if default_gains => it.is_gain(),
+            Some(_) if default_loses => true,
             it => it.is_none_or(|it| it.whole.ratio >= LEAST),
         };
         let best_gains = best > DEFAULT && gains(against_libc) && is_ahead;
@@ -144,9 +162,17 @@ impl Verdict {
         let open = rivals.into_iter().filter(|(one, other)| one != other && *one != recommended);
         let open = open.filter_map(|(one, other)| find(one, other));
         let undecided = open.into_iter().find(|it| it.whole.is_open()).cloned();
-        let of_libc = comparisons.iter().filter(|it| it.against == LIBC && it.whole.is_gain());
-        let mixed = of_libc.max_by(|a, b| a.whole.ratio.total_cmp(&b.whole.ratio));
-        let mixed = mixed.filter(|it| recommended == LIBC && !it.is_gain()).cloned();
+        // Gains that are none at some thread count: the loss there is proven, or only likely.
+        let is_partial = |it: &&Comparison| {
+            recommended == LIBC && it.against == LIBC && it.whole.is_gain() && !it.is_gain()
+        };
+        let best_partial = |is_proven: bool| {
+            let partial = comparisons.iter().filter(is_partial);
+            let partial = partial.filter(|it| it.loses_somewhere() == is_proven);
+            partial.max_by(|a, b| a.whole.ratio.total_cmp(&b.whole.ratio)).cloned()
+        };
+        let undecided = undecided.or_else(|| best_partial(false));
+        let mixed = best_partial(true);
         Verdict { recommended, rounds, comparisons, undecided, mixed }
     }
 
@@ -168,7 +194,11 @@ impl Verdict {
     ) -> String {
         let each = |gain: &Comparison| {
             let counts = threads.iter().zip(&gain.by_threads).filter_map(|(threads, ratio)| {
-                Some(format!("{:.2} with {}", ratio.ratio, thread_count((*threads)?)))
+                let found = match ratio.seems_loss() {
+                    true => ratio.text(),
+                    false => format!("{:.2}", ratio.ratio),
+                };
+                Some(format!("{found} with {}", thread_count((*threads)?)))
             });
             counts.collect::<Vec<_>>()
         };
@@ -180,6 +210,12 @@ impl Verdict {
             return format!("With {file}: {}, from {remedy}{each}", gain.whole.times("libc"));
         }
         match (&self.undecided, &self.mixed) {
+            (Some(open), _) if !open.whole.is_open() => format!(
+                "Undecided: {} is {}, but perhaps slower at one thread count: {}; {costs}",
+                name(open.candidate),
+                open.whole.times("libc"),
+                each(open).join(", ")
+            ),
             (Some(open), _) => format!(
                 "Undecided: {} is {}, so a gain of 2 % is neither proven nor excluded; {costs}",
                 name(open.candidate),
@@ -274,7 +310,20 @@ mod tests {
         let text = sentence(&verdict, &[Some(2), Some(8)]);
         let start = "Nothing found that helps at every thread count: elided is 1.33 times libc (";
         assert!(text.starts_with(start), "{text}");
-        assert!(text.contains("), 1.84 with 2 threads, 0.96 with 8 threads; the locks"), "{text}");
+        let end = "), 1.84 with 2 threads, 0.96 (0.95 to 0.97) with 8 threads; the locks";
+        assert!(text.contains(end), "{text}");
+    }
+
+    /// Noise at one thread count ended in "Nothing found".
+    #[test]
+    fn loss_that_is_not_proven_is_undecided() {
+        let noisy = |pair| comparison(pair, &[GAIN, [0.8, 1.15, 0.95, 0.9, 1.05]]);
+        let none = comparison([DEFAULT, LIBC], &[NONE, NONE]);
+        let verdict = Verdict::of(2, 5, vec![noisy([2, LIBC]), noisy([2, DEFAULT]), none]);
+        assert_eq!((verdict.recommended, &verdict.mixed), (LIBC, &None));
+        let text = sentence(&verdict, &[Some(2), Some(8)]);
+        assert!(text.starts_with("Undecided: elided is 1.33 times libc ("), "{text}");
+        assert!(text.contains("0.96 (0.81 to 1.14) with 8 threads; the locks"), "{text}");
     }
 
     #[test]
@@ -284,7 +333,9 @@ mod tests {
         let equal = comparison([2, DEFAULT], &[NONE, [1.04, 1.03, 1.05, 1.04, 1.04]]);
         assert_eq!(Verdict::of(2, 5, vec![lossy.clone(), gain.clone(), equal]).recommended, 2);
         let slower = comparison([2, DEFAULT], &[[0.9, 0.91, 0.9, 0.89, 0.9], NONE]);
-        assert_eq!(Verdict::of(2, 5, vec![lossy, gain.clone(), slower]).recommended, LIBC);
+        assert_eq!(Verdict::of(2, 5, vec![lossy, gain.clone(), slower.clone()]).recommended, 2);
+        let equal = comparison([DEFAULT, LIBC], &[NONE, NONE]);
+        assert_eq!(Verdict::of(2, 5, vec![equal, gain.clone(), slower]).recommended, LIBC);
         assert_eq!(Verdict::of(2, 5, vec![gain]).recommended, 2);
     }
 
