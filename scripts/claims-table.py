@@ -36,6 +36,8 @@ for file in records:
     figure = record["figure"]
     if not record["complete"]:
         sys.exit(f"{figure} is incomplete; finish its run first")
+    if record.get("quick"):
+        sys.exit(f"{figure} is a quick version, with less than the figure's points")
     # A record with failed points is complete, too.
     if record.get("failures"):
         sys.exit(f"{figure} has failed points; run it again with --resume")
@@ -44,7 +46,9 @@ for file in records:
         words, held, seeds = claim["claim"], int(claim["holds"]), 1
         if "numbers" in claim:
             held = claim["seeds_that_hold"]
-            seeds = sum(number is not None for number in claim["numbers"])
+            # Before records had `seeds_judged`, an infinite number looked like a missing one.
+            known = sum(number is not None for number in claim["numbers"])
+            seeds = claim.get("seeds_judged", known)
         old = before.get((figure, words))
         reason = re.search(r"\[[0-9?]+\]", old or "")
         verdict = "holds"

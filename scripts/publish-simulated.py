@@ -12,6 +12,8 @@ folder = pathlib.Path(sys.argv[1])
 for path in map(pathlib.Path, sys.argv[2:]):
     text = path.read_text()
     record = json.loads(text)
+    if record.get("quick") or not record["complete"]:
+        sys.exit(f"{path} is quick or incomplete")
     later = [seed for point in record["results"] for seed in point["seeds"][1:]]
     reactions = [one for seed in later for one in seed["measured"].get("reactions", ())]
     for reaction in reactions:

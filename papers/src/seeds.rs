@@ -99,6 +99,11 @@ impl Stored {
         self.complete && self.failures.is_empty()
     }
 
+    /// Number of points.
+    pub fn points(&self) -> usize {
+        self.results.len()
+    }
+
     /// Whether every cell has results of all these seeds.
     pub fn has_all(&self, seeds: &[u64]) -> bool {
         self.is_whole() && seeds.iter().all(|seed| self.seeds.contains(seed))
@@ -198,23 +203,20 @@ pub struct Judged {
     pub numbers: Vec<Option<f64>>,
     /// Number of seeds whose number is within the bounds.
     pub seeds_that_hold: usize,
+    /// Number of seeds that have a number. JSON writes an infinite one as null, too.
+    pub seeds_judged: usize,
 }
 
 impl Judged {
     /// Whether a seed disagrees with the verdict. With an even number of seeds, the median may be
     /// within the bounds although no seed's number is.
     pub fn is_disputed(&self) -> bool {
-        self.seeds_that_hold != if self.holds { self.judges() } else { 0 }
-    }
-
-    /// Number of seeds that have a number.
-    fn judges(&self) -> usize {
-        self.numbers.iter().flatten().count()
+        self.seeds_that_hold != if self.holds { self.seeds_judged } else { 0 }
     }
 
     /// The number found and, if the seeds disagree, with how many of them the claim holds.
     pub fn evidence(&self) -> String {
-        let (held, all) = (self.seeds_that_hold, self.judges());
+        let (held, all) = (self.seeds_that_hold, self.seeds_judged);
         let split = if self.is_disputed() {
             format!("; holds with {held} of {all} seeds")
         } else {
@@ -245,6 +247,7 @@ pub fn judged(simulated: &Simulated, seeds: &[(u64, Vec<Result>)]) -> Vec<Judged
             found,
             holds: whole.holds() && !lacks_one,
             bounds: (finite(*first.bounds.start()), finite(*first.bounds.end())),
+            seeds_judged: numbers.iter().flatten().count(),
             numbers,
             seeds_that_hold: of_claim().filter(|claim| claim.holds()).count(),
         }

@@ -3,17 +3,18 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use comfy_table::{Table, presets as styles};
 use serde::Serialize;
 use unconvoy_measure::chart::axis::Axis;
 use unconvoy_measure::chart::panel::{Panel, Point, Series};
 use unconvoy_measure::chart::quantity::Unit;
 use unconvoy_measure::chart::{self, colour, index_of};
-use unconvoy_measure::output::{can_write, complain, print, with_suffix, write};
+use unconvoy_measure::failure::Usage;
+use unconvoy_measure::output::{can_write, complain, is_replaceable, print, with_suffix, write};
 use unconvoy_measure::statistics::Spread;
 use unconvoy_sim::grid::{Cell, Ended, Result};
-use unconvoy_sim::points::{finish, simulate};
+use unconvoy_sim::points::{Simulated as Points, Write, finish, simulate};
 
 use crate::figure::{self, Figure, Simulated};
 use crate::messages;
@@ -89,6 +90,8 @@ struct SoFar<'a> {
     /// By seed; empty for a seed that has not begun.
     results: Vec<(u64, Vec<Result>)>,
     failures: Vec<String>,
+    /// Index of the seed that is being simulated. Its claims would compare with missing points.
+    current: Option<usize>,
     complete: bool,
     unconvoy: String,
     plan: Option<String>,
@@ -110,9 +113,16 @@ pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result
         && stored.has_all(&how.seeds)
     {
         complain(&messages::record_kept(figure.name, &json));
-        return Ok(());
+        let is_drawn = [".svg", ".png"].iter().all(|end| with_suffix(how.base, end).exists());
+        return match json == with_suffix(how.base, ".json") && !is_drawn {
+            true => redraw(figure, simulated, &[json], how.base),
+            false => Ok(()),
+        };
     }
     can_write(&json)?;
+    for end in [".csv", ".svg", ".png"] {
+        can_write(&with_suffix(how.base, end))?;
+    }
     // An extended record keeps the seeds that it has.
     let mut seeds = stored.as_ref().map_or_else(Vec::new, |stored| stored.seeds.clone());
     seeds.extend(&how.seeds);
@@ -125,6 +135,7 @@ pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result
         results: seeds.iter().map(|&seed| (seed, known(seed))).collect(),
         seeds: seeds.clone(),
         failures: Vec::new(),
+        current: None,
         complete: false,
         unconvoy: env!("CARGO_PKG_VERSION").to_string(),
         plan: Some(plan),
@@ -140,14 +151,19 @@ pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result
         if seeds.len() > 1 && !missing.is_empty() {
             complain(&messages::simulating_seed(figure.name, seed, number + 1, seeds.len()));
         }
-        let keep = |ended: &Ended| {
+        so_far.borrow_mut().current = Some(number);
+        let keep = |ended: &Ended, when| {
             let mut so_far = so_far.borrow_mut();
             let all = || done.iter().chain(&ended.results);
             let in_order = cells.iter().filter_map(|cell| all().find(|one| is_of(one, cell)));
             so_far.results[number].1 = in_order.cloned().collect();
+            if so_far.is_empty() || when == Write::SoFar && !is_replaceable(&json) {
+                return Ok(());
+            }
             write(&json, record_text::json(&so_far.record(&so_far.lines()))?)
         };
-        let of_seed = simulate(how.jobs, &missing, &keep)?;
+        let Points { ended: of_seed, written } = simulate(how.jobs, &missing, &keep)?;
+        written?;
         so_far.borrow_mut().failures.extend(of_seed.failures.iter().cloned());
         ended.failures.extend(of_seed.failures);
         ended.complete &= of_seed.complete;
@@ -157,7 +173,13 @@ pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result
     }
     let mut so_far = so_far.into_inner();
     so_far.complete = ended.complete;
-    so_far.write(how.base, &json)?;
+    if ended.complete {
+        so_far.current = None;
+    }
+    // Do not replace an earlier record by nothing.
+    if !so_far.is_empty() {
+        so_far.write(how.base, &json)?;
+    }
     finish(&ended)
 }
 
@@ -184,22 +206,33 @@ pub fn redraw(
     );
     let is_alike = |one: &Stored| one.plan == first.plan && one.unconvoy == first.unconvoy;
     ensure!(stored.iter().all(is_alike), messages::records_of_different_plans());
+    // Each seed may be whole although the record that it comes from lacks others.
+    let json = with_suffix(base, ".json");
+    let quick = stored.iter().any(|stored| stored.quick);
+    let is_full = |path: &Path| Stored::read(path).is_ok_and(|known| !known.quick);
+    if quick && !records.contains(&json) && is_full(&json) {
+        return Err(Usage::of(anyhow!(messages::full_records_replaced(&json, 0))));
+    }
+    let points = stored.iter().filter(|one| one.is_whole()).map(Stored::points).max();
+    let complete = sources.iter().all(|source| source.complete)
+        || results.iter().all(|(_, results)| Some(results.len()) == points);
     let so_far = SoFar {
         figure,
         simulated,
         seeds: results.iter().map(|(seed, _)| *seed).collect(),
         results,
         failures: sources.iter().flat_map(|source| source.failures.clone()).collect(),
-        complete: sources.iter().all(|source| source.complete),
+        current: None,
+        complete,
         unconvoy: first.unconvoy.clone(),
         plan: first.plan.clone(),
         build: first
             .build
             .clone()
             .filter(|build| sources.iter().all(|it| it.build.as_ref() == Some(build))),
-        quick: stored.iter().any(|stored| stored.quick),
+        quick,
     };
-    so_far.write(base, &with_suffix(base, ".json"))
+    so_far.write(base, &json)
 }
 
 /// The figure's name in records, which are all of simulated figures.
@@ -248,6 +281,23 @@ fn find<'a>(results: &'a [Result], cell: &Cell) -> Option<&'a Result> {
 }
 
 impl SoFar<'_> {
+    fn is_empty(&self) -> bool {
+        self.results.iter().all(|(_, results)| results.is_empty())
+    }
+
+    /// The claims, by the seeds that have all points, if there is one.
+    fn judged(&self) -> Vec<Judged> {
+        let has_results = |number: usize| !self.results[number].1.is_empty();
+        match self.current {
+            Some(current) if (0..current).any(has_results) => {
+                let mut whole = self.results.clone();
+                whole[current].1.clear();
+                seeds::judged(self.simulated, &whole)
+            }
+            _ => seeds::judged(self.simulated, &self.results),
+        }
+    }
+
     fn lines(&self) -> Vec<Line> {
         seeds::lines(self.simulated, &self.results)
     }
@@ -267,7 +317,7 @@ impl SoFar<'_> {
             complete: self.complete,
             failures: &self.failures,
             changes: self.simulated.changes.iter().map(ToString::to_string).collect(),
-            claims: seeds::judged(self.simulated, &self.results),
+            claims: self.judged(),
             lines: (!self.simulated.is_first_seed).then_some(lines),
             results: seeds::joined(&self.results),
         }
@@ -295,7 +345,8 @@ impl SoFar<'_> {
 
     /// What the terminal shows of the figure.
     fn text(&self, record: &Record) -> anyhow::Result<String> {
-        let mut text = format!("{}\n\n{}\n\n", self.figure.title, self.figure.remark);
+        let state = if self.is_whole() { "" } else { "INCOMPLETE. " };
+        let mut text = format!("{}\n\n{state}{}\n\n", self.figure.title, self.figure.remark);
         for change in &record.changes {
             text.push_str(&format!("Changed against the paper: {change}.\n"));
         }
@@ -343,9 +394,12 @@ impl SoFar<'_> {
         chart::Figure { title, names, panels, caption: self.caption(), remark }
     }
 
+    fn is_whole(&self) -> bool {
+        self.complete && self.failures.is_empty()
+    }
+
     fn caption(&self) -> String {
-        let is_whole = self.complete && self.failures.is_empty();
-        let what = if is_whole { "" } else { "INCOMPLETE. " };
+        let what = if self.is_whole() { "" } else { "INCOMPLETE. " };
         let shown = match self.seeds.as_slice() {
             [one] => format!("seed {one}"),
             all if self.simulated.is_first_seed => {

@@ -175,9 +175,9 @@ fn validate_compares_record_with_simulation() {
     assert_eq!(report["rows"][0]["lock"], "loiter+control");
     assert_eq!(report["rows"][0]["measured"]["median"], 8.5e6);
     assert!(std::fs::read_to_string(path("v.md")).expect("written").contains("The worst rows"));
-    // One lock has no order, and no row has 64 threads.
+    // One lock has no rival and no order, and no row has 64 threads.
     std::fs::write(path("r.json"), record(&runs[1..2])).expect("written");
-    sim(&words).success().stdout(contains("not judged").count(1));
+    sim(&words).success().stdout(contains("not judged").count(2));
     std::fs::write(path("r.json"), record(&runs[6..])).expect("written");
     sim(&words).success().stdout(contains("not judged").count(6));
 }
@@ -232,7 +232,7 @@ fn validate_simulates_nested_sections_and_two_processes() {
         (title("counter beside 1 thread of default"), lock(), 2, true),
         (title("1 thread of default beside counter"), lock(), 2, true),
         (title("counter beside 3 threads of tpmcs+none"), lock(), 2, true),
-        (title("3 threads of tpmcs+none beside counter"), lock(), 2, true),
+        (title("3 threads of tpmcs+none beside counter"), title("tpmcs+none"), 2, true),
     ];
     assert_eq!(rows(&path("v.json")), expected);
 }

@@ -20,7 +20,7 @@ use crate::experiment::Task;
 use crate::grid::{self, Cell, Ended};
 use crate::outcome::{Outcome, Point};
 use crate::parameters::Parameters;
-use crate::points::{finish, simulate, write_json};
+use crate::points::{Simulated, finish, simulate, write_json};
 use crate::validate::{Options, Validation};
 use crate::workload::{Step, WORKLOADS, Workload, profile};
 use crate::{messages, pair, presets, workload};
@@ -244,9 +244,10 @@ fn run(args: &SimArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.json {
         can_write(path)?;
     }
-    let write = |ended: &Ended| match &args.json {
+    let write = |ended: &Ended, when| match &args.json {
         Some(path) => write_json(
             path,
+            when,
             &Record {
                 simulated: true,
                 unconvoy: env!("CARGO_PKG_VERSION"),
@@ -261,13 +262,14 @@ fn run(args: &SimArgs) -> anyhow::Result<()> {
         ),
         None => Ok(()),
     };
-    let ended = simulate(args.jobs, &cells, &write)?;
+    let Simulated { ended, written } = simulate(args.jobs, &cells, &write)?;
     let assumed: String = assumptions.iter().map(|line| format!("Assumed: {line}.\n")).collect();
     print(&format!(
         "{}\n{}\n{assumed}",
         table(&ended),
         caption(&machine, &workload, seconds, args.seed)
     ))?;
+    written?;
     finish(&ended)
 }
 

@@ -20,7 +20,7 @@ use unconvoy_measure::output::{can_write, print};
 use unconvoy_sim::experiment::{Replay, Task, on_processors};
 use unconvoy_sim::grid::Cell;
 use unconvoy_sim::parameters::Parameters;
-use unconvoy_sim::points::{finish, simulate, write_json};
+use unconvoy_sim::points::{Write, finish, simulate, write_json};
 use unconvoy_sim::workload::replay::Times;
 use unconvoy_sim::{pair, presets};
 
@@ -103,7 +103,7 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     }
     let plan = Plan { machine: &machine, processors: &processors, args };
     let mut context = Context::capture(args.seed);
-    let ended = simulate(args.jobs, &plan.cells(&variants), &|_| Ok(()))?;
+    let ended = simulate(args.jobs, &plan.cells(&variants), &|_, _| Ok(()))?.ended;
     context.close();
     let rows = rows(&variants, &processors, &args.locks, &ended.results);
     print(&text(&variants, &rows, &args.locks, &machine.name))?;
@@ -113,11 +113,12 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
             context,
             machine: &machine,
             sections_per_processor: args.sections,
-            complete: ended.complete,
+            complete: ended.complete && ended.failures.is_empty(),
+            failures: &ended.failures,
             variants: variants.iter().map(Variant::described).collect(),
             rows,
         };
-        write_json(path, &record)?;
+        write_json(path, Write::Last, &record)?;
     }
     finish(&ended)
 }

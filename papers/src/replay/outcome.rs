@@ -60,6 +60,8 @@ pub struct Record<'a> {
     pub sections_per_processor: u32,
     /// Whether every point was simulated.
     pub complete: bool,
+    /// Errors of the points that failed.
+    pub failures: &'a [String],
     /// Traces and changes.
     pub variants: Vec<Described<'a>>,
     /// The results.
@@ -88,11 +90,11 @@ pub fn rows(
                     |lock: &String| Some((lock.clone(), of(results, &panel, lock, processors)?));
                 let all: Vec<_> = locks.iter().filter_map(result).collect();
                 let estimates = variant.estimates.iter().find(|one| one.processors == processors);
-                let (Some((_, base)), Some(estimates)) = (all.first(), estimates) else { continue };
-                let base = *base;
-                let first = locks
-                    .first()
-                    .and_then(|lock| of(results, &panel_of(0, is_program), lock, processors));
+                let of_first_lock = |panel: &str| of(results, panel, locks.first()?, processors);
+                let (Some(base), Some(estimates)) = (of_first_lock(&panel), estimates) else {
+                    continue;
+                };
+                let first = of_first_lock(&panel_of(0, is_program));
                 let by_line = estimates.line.speed_up();
                 let gain = |(lock, replayed): (String, Replayed)| Gain {
                     lock,
@@ -198,7 +200,8 @@ fn table<'a>(rows: impl Iterator<Item = &'a Row>, locks: &[String]) -> Table {
             let gain = row.results.iter().find(|result| result.lock == *lock);
             cells.push(gain.map_or_else(String::new, |result| format!("{:.2}", result.gain)));
         }
-        let last = row.results.last().and_then(|last| last.replayed.aborts_per_commit);
+        let last = row.results.iter().find(|result| locks.last() == Some(&result.lock));
+        let last = last.and_then(|last| last.replayed.aborts_per_commit);
         cells.push(last.map_or_else(String::new, |aborts| format!("{aborts:.2}")));
         table.add_row(cells);
     }

@@ -6,7 +6,7 @@ use unconvoy_measure::output::{can_write, complain, print, write};
 
 use crate::grid::{Cell, Ended};
 use crate::messages;
-use crate::points::{finish, simulate, write_json};
+use crate::points::{Simulated, finish, simulate, write_json};
 use crate::validate::{Options, Report, Validation};
 
 /// Simulates the recorded rows, restricted to `threads` unless that is empty, and prints the
@@ -27,16 +27,17 @@ pub(super) fn run(
     }
     let is_asked = |cell: &Cell| threads.is_empty() || threads.contains(&(cell.x as u32));
     let cells: Vec<Cell> = validation.cells(options).into_iter().filter(is_asked).collect();
-    let keep = |ended: &Ended| {
+    let keep = |ended: &Ended, when| {
         let report = reported(validation, ended, options, threads);
-        json.map_or(Ok(()), |path| write_json(path, &report))
+        json.map_or(Ok(()), |path| write_json(path, when, &report))
     };
-    let ended = simulate(jobs, &cells, &keep)?;
+    let Simulated { ended, written } = simulate(jobs, &cells, &keep)?;
     let text = reported(validation, &ended, options, threads).markdown();
+    print(&text)?;
     if let Some(path) = markdown {
         write(path, &text)?;
     }
-    print(&text)?;
+    written?;
     finish(&ended)
 }
 

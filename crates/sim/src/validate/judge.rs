@@ -134,11 +134,13 @@ fn by<K: Ord>(rows: &[Compared], key: impl Fn(&Compared) -> K) -> BTreeMap<K, f6
     groups.into_iter().map(|(key, errors)| (key, median(errors.into_iter()))).collect()
 }
 
+/// The rows of each workload and thread count that several locks have. One lock has no rival.
 fn points(rows: &[Compared]) -> BTreeMap<(&str, u32), Vec<&Compared>> {
     let mut points: BTreeMap<(&str, u32), Vec<&Compared>> = BTreeMap::new();
     for row in rows {
         points.entry((&row.workload, row.threads)).or_default().push(row);
     }
+    points.retain(|_, rows| rows.len() > 1);
     points
 }
 

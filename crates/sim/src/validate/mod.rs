@@ -174,7 +174,7 @@ impl Validation {
                 };
                 Some(Compared::new(
                     title,
-                    row.lock.clone(),
+                    row.measured_lock(),
                     row.threads,
                     (row.measured, row.runs.clone()),
                     simulated,

@@ -136,6 +136,16 @@ impl Row {
         }
     }
 
+    /// The lock of the process that the row is about, as `CONTENTION+LOAD`.
+    pub(super) fn measured_lock(&self) -> String {
+        match &self.beside {
+            Some(Beside { lock, of: Process::Other, .. }) => {
+                pair::named(lock).map_or_else(|_| lock.clone(), |pair| pair.name())
+            }
+            _ => self.lock.clone(),
+        }
+    }
+
     /// Whether the row of its own process has the same simulation.
     pub(super) fn is_of_other(&self) -> bool {
         self.beside.as_ref().is_some_and(|beside| beside.of == Process::Other)

@@ -123,9 +123,10 @@ impl Report<'_> {
                 true,
             ),
         ];
+        let is_of_points = |what: &str| what.starts_with("points with");
         let row = |(what, value, goal, holds): (&str, f64, &str, bool)| {
-            let verdict =
-                if goal.is_empty() { String::new() } else { reached(verdict.rows != 0, holds) };
+            let all = if is_of_points(what) { verdict.points } else { verdict.rows };
+            let verdict = if goal.is_empty() { String::new() } else { reached(all != 0, holds) };
             vec![what.to_string(), percent(value), goal.to_string(), verdict]
         };
         text.push_str(&table(&["", "", "goal", "reached"], goals.into_iter().map(row).collect()));
