@@ -11,8 +11,11 @@ use crate::state::{State, View};
 /// The smallest screen that has room for a table.
 const LEAST: (u16, u16) = (40, 6);
 
-/// Width of the figures' columns in [`text::COLUMNS`], each with a blank before it.
+/// Width of the figures' columns in [`text::COLUMNS`], each with a blank after it.
 const WIDTH: usize = 8;
+
+/// Width that remains for the names. A narrower screen has fewer figures.
+const NAMES: usize = 20;
 
 const KEYS: &str = "arrows Enter:open s:sort /:filter p:processes q:quit";
 
@@ -122,7 +125,8 @@ fn draw_locks(state: &State, seconds: f64, page: &mut Page<'_>) {
     let locks = state.locks();
     page.add("", Style::new());
     let mut heading = String::new();
-    for name in text::COLUMNS {
+    let figures = usize::from(page.area.width).saturating_sub(NAMES) / (WIDTH + 1);
+    for name in text::COLUMNS.into_iter().take(figures) {
         let mark = if name == state.order.name() { ">" } else { "" };
         heading += &format!("{:>WIDTH$} ", format!("{mark}{name}"));
     }
@@ -134,7 +138,7 @@ fn draw_locks(state: &State, seconds: f64, page: &mut Page<'_>) {
     let selected = state.selected.min(locks.len().saturating_sub(1));
     for (index, lock) in visible(&locks, selected, page.room()) {
         let mut row = String::new();
-        for value in text::columns(lock, seconds) {
+        for value in text::columns(lock, seconds).into_iter().take(figures) {
             row += &format!("{value:>WIDTH$} ");
         }
         page.add(&format!("{row} {}", text::name(lock)), highlighted(index == selected));
@@ -221,6 +225,13 @@ mod tests {
             assert!(text.contains(part), "{part}\n{text}");
         }
         assert!(text.lines().last().unwrap().contains("q:quit"), "{text}");
+    }
+
+    #[test]
+    fn narrow_screen_shows_the_name() {
+        let text = drawn(&state(), 40, 24);
+        assert!(text.contains("queue_lock") && text.contains("share"), "{text}");
+        assert!(!text.contains("held"), "{text}");
     }
 
     #[test]

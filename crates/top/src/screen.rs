@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ratatui::Terminal;
 use ratatui::backend::TermionBackend;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use unconvoy_cli::top::target;
 use unconvoy_cli::top::watcher::{RENEWAL, Watcher};
 use unconvoy_terminal::Taken;
@@ -39,7 +39,7 @@ pub fn show(pid: Option<u32>, interval: Duration) -> anyhow::Result<()> {
     wakes.set_nonblocking(true)?;
     wake.set_nonblocking(true)?;
     let ends = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
         signal_hook::flag::register(signal, Arc::clone(&ends))?;
         signal_hook::low_level::pipe::register(signal, wake.try_clone()?)?;
     }

@@ -149,6 +149,12 @@ fn libraries(program: &Path) -> io::Result<(Vec<PathBuf>, Vec<String>)> {
     let Some(loader) = executable::interpreter(program) else {
         return Ok((Vec::new(), Vec::new()));
     };
+    // The file itself names the loader, which may be any program.
+    let own = executable::interpreter(Path::new("/proc/self/exe"));
+    let resolved = |path: &str| Path::new(path).canonicalize().ok();
+    if own.is_none_or(|own| resolved(&own) != resolved(&loader)) {
+        return Err(io::Error::other(messages::foreign_loader(Path::new(&loader))));
+    }
     let output = Command::new(loader)
         .arg(program)
         .env("LD_TRACE_LOADED_OBJECTS", "1")

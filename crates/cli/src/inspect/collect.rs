@@ -103,6 +103,22 @@ pub fn reread(subject: &dyn Subject, lock: &Lock) -> Words {
             let owner = subject.read_u32(lock.address + MUTEX_OWNER);
             owner.filter(|&owner| owner != 0 && !holders.is_empty())
         }
+        (Holders::Known(holders), Kind::RwLock) => {
+            let word = subject.read_u32(lock.address);
+            let (writer, readers) = match lock.is_libcs {
+                true => (LIBC_WRITER, !0 << LIBC_READERS),
+                false => (OWN_WRITER, OWN_READERS),
+            };
+            match word {
+                Some(word) if word & writer != 0 => subject
+                    .read_u32(lock.address + RWLOCK_OWNER)
+                    .filter(|&owner| owner != 0)
+                    .or(holders.first().map(|holder| holder.thread)),
+                // Readers may be published elsewhere.
+                Some(word) if word & readers == 0 && !lock.is_biased => None,
+                _ => holders.first().map(|holder| holder.thread),
+            }
+        }
         // Other objects name no holder: those of the first reading stand.
         (Holders::Known(holders), _) => holders.first().map(|holder| holder.thread),
         _ => None,
@@ -157,6 +173,7 @@ impl Collection<'_> {
             lock: waiting.lock,
             is_shared: waiting.is_shared,
             begin: Some(waiting.begin),
+            sleeps: None,
             manner,
             stack,
         });
@@ -168,6 +185,9 @@ impl Collection<'_> {
         let files = Files(self.subject);
         let frames = stopped.map(|(at, stack)| self.unwinder.unwind(&files, at, &stack));
         let frames = frames.unwrap_or_default();
+        // It may have acquired the lock since its futex was read. After this point, the second
+        // reading notices that.
+        let Some(sleeps) = self.subject.sleeps(thread) else { return };
         let Some((kind, lock)) = self.recognise(futex, &frames) else { return };
         let without_libc = self.unwinder.without_libc(&frames).to_vec();
         let stack = self.without_library(without_libc);
@@ -177,6 +197,7 @@ impl Collection<'_> {
             lock,
             is_shared: false,
             begin: None,
+            sleeps: Some(sleeps),
             manner: Manner::Parked,
             stack,
         });
@@ -249,6 +270,7 @@ impl Collection<'_> {
                 kind,
                 is_libcs: self.tables.is_libcs,
                 holders: self.listed_holders(address, Unknown::Spin),
+                is_biased: false,
                 acquisitions: None,
             },
         };
@@ -294,7 +316,14 @@ impl Collection<'_> {
             Some(thread) => self.by(thread, address),
         };
         let taken = self.word(address + MUTEX_TAKEN).filter(|_| !is_libcs);
-        Lock { address, kind: Kind::Mutex, is_libcs, holders, acquisitions: taken }
+        Lock {
+            address,
+            kind: Kind::Mutex,
+            is_libcs,
+            is_biased: false,
+            holders,
+            acquisitions: taken,
+        }
     }
 
     fn rwlock(&self, address: u64) -> Lock {
@@ -321,6 +350,7 @@ impl Collection<'_> {
                 }
             }
         };
-        Lock { address, kind: Kind::RwLock, is_libcs, holders, acquisitions: None }
+        let is_biased = !is_libcs && number & RWLOCK_BIAS != 0;
+        Lock { address, kind: Kind::RwLock, is_libcs, is_biased, holders, acquisitions: None }
     }
 }

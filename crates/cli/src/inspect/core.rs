@@ -306,6 +306,10 @@ impl Subject for Core {
         Some((registers, (self as &dyn Subject).read_stack(registers.sp)))
     }
 
+    fn sleeps(&self, _: &Thread) -> Option<u64> {
+        Some(0)
+    }
+
     fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.missing_bytes > 0 {

@@ -12,6 +12,10 @@ pub struct Wait {
     pub is_shared: bool,
     /// When the wait began, if known.
     pub begin: Option<u64>,
+    /// If that is unknown: how often the thread had slept ([`Subject::sleeps`]).
+    ///
+    /// [`Subject::sleeps`]: super::subject::Subject::sleeps
+    pub sleeps: Option<u64>,
     pub manner: Manner,
     /// Return addresses, innermost first.
     pub stack: Vec<u64>,
@@ -68,6 +72,8 @@ pub struct Lock {
     pub address: u64,
     pub kind: Kind,
     pub is_libcs: bool,
+    /// Whether it may have readers that its word does not count.
+    pub is_biased: bool,
     pub holders: Holders,
     /// Number of acquisitions so far, if the object counts them.
     pub acquisitions: Option<u32>,
@@ -166,14 +172,21 @@ mod tests {
             lock,
             is_shared: false,
             begin: Some(begin as u64),
+            sleeps: None,
             manner: Manner::Parked,
             stack: Vec::new(),
         };
         let lock = |&(address, threads): &(u64, &[u32])| {
             let holder = |&thread: &u32| Holder { thread, place: 0 };
             let holders = Holders::Known(threads.iter().map(holder).collect());
-            let lock =
-                Lock { address, kind: Kind::Mutex, is_libcs: false, holders, acquisitions: None };
+            let lock = Lock {
+                address,
+                kind: Kind::Mutex,
+                is_libcs: false,
+                is_biased: false,
+                holders,
+                acquisitions: None,
+            };
             (address, lock)
         };
         let waits = waits.iter().enumerate().map(wait).collect();

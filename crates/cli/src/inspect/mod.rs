@@ -114,9 +114,15 @@ fn library(subject: &dyn Subject, descriptor: u64) -> Vec<Range<u64>> {
 fn lasting_cycles(subject: &dyn Subject, graph: &Graph, again: &[Waiting]) -> Vec<Cycle> {
     let lasts = |&index: &usize| {
         let wait = &graph.waits[index];
-        let is_listed = wait.begin.is_none_or(|begin| {
-            again.iter().any(|it| (it.thread, it.lock, it.begin) == (wait.thread, wait.lock, begin))
-        });
+        let is_listed = match wait.begin {
+            Some(begin) => again
+                .iter()
+                .any(|it| (it.thread, it.lock, it.begin) == (wait.thread, wait.lock, begin)),
+            None => {
+                let thread = subject.threads().iter().find(|thread| thread.id == wait.thread);
+                thread.and_then(|thread| subject.sleeps(thread)) == wait.sleeps
+            }
+        };
         let lock = graph.locks.get(&wait.lock);
         is_listed && lock.is_some_and(|lock| progress(subject, lock) == Progress::None)
     };

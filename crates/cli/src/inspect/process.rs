@@ -59,10 +59,14 @@ impl Process {
 
     /// Whether another process traces this thread.
     fn is_traced(&self, thread: &Thread) -> bool {
+        self.status(thread, "TracerPid:") != Some(0)
+    }
+
+    /// A number in the thread's status (proc(5)).
+    fn status(&self, thread: &Thread, key: &str) -> Option<u64> {
         let status = format!("/proc/{}/task/{}/status", self.target.pid, thread.outer);
         let status = process_file::text(status).unwrap_or_default();
-        let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
-        tracer.is_none_or(|tracer| tracer.trim() != "0")
+        status.lines().find_map(|line| line.strip_prefix(key))?.trim().parse().ok()
     }
 }
 
@@ -146,6 +150,11 @@ impl Subject for Process {
         let registers = stopped.registers()?;
         let stack = (self as &dyn Subject).read_stack(registers.sp);
         Some((registers, stack))
+    }
+
+    fn sleeps(&self, thread: &Thread) -> Option<u64> {
+        let sleeps = self.status(thread, "voluntary_ctxt_switches:")?;
+        self.target.waits_at(thread.outer, thread.futex?.address).then_some(sleeps)
     }
 
     fn remarks(&self) -> Vec<String> {

@@ -68,6 +68,9 @@ pub trait Subject {
     /// The registers of a thread, for which the thread may be stopped for a moment, and its stack
     /// from the stack pointer on.
     fn stop_and_read(&self, thread: &Thread) -> Option<(Registers, Vec<u8>)>;
+    /// How often the thread has slept, if it still waits at the futex of [`Self::threads`]. Between
+    /// two equal numbers it has not woken.
+    fn sleeps(&self, thread: &Thread) -> Option<u64>;
     /// What the report cannot show, and why.
     fn remarks(&self) -> Vec<String>;
 }

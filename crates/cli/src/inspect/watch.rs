@@ -18,6 +18,7 @@ use unconvoy_measure::output::complain;
 use super::process::Process;
 use super::{Seen, describe, long_waits};
 use crate::duration;
+use crate::live_thread::live_thread;
 use crate::messages::inspect as messages;
 use crate::process_file;
 
@@ -148,7 +149,7 @@ fn watch(pid: u32, limit: Duration, report: Option<&Path>) -> ! {
     // Waits do not count while the program is stopped, by Ctrl-Z or a debugger.
     let mut from = 0;
     loop {
-        if matches!(state(pid), Some('T' | 't')) {
+        if matches!(state(live_thread(pid)), Some('T' | 't')) {
             from = Native::now();
         }
         match look(pid, limit, from, &mut seen) {

@@ -120,6 +120,10 @@ pub(crate) fn libraries_not_found(program: &str, names: &str) -> String {
     format!("{program}: no pthread lock in it; the loader does not find {names}")
 }
 
+pub(crate) fn foreign_loader(loader: &Path) -> String {
+    format!("its loader {} is not this system's, and is not executed", loader.display())
+}
+
 pub(crate) fn libraries_not_listed(program: &str, error: impl Display) -> String {
     format!("{program}: cannot list its libraries: {error}")
 }
@@ -155,5 +159,6 @@ pub(crate) fn samples() -> Vec<String> {
         program_without_locks("./server"),
         libraries_not_found("./server", "liba.so, libb.so"),
         libraries_not_listed("./server", error),
+        libraries_not_listed("./server", foreign_loader(Path::new("/lib/ld-musl-x86_64.so.1"))),
     ]
 }

@@ -90,6 +90,10 @@ pub(crate) fn has_no_page() -> String {
         .to_string()
 }
 
+pub(crate) fn has_just_begun() -> String {
+    "recording has just begun: no wait has ended since".to_string()
+}
+
 pub(crate) fn is_filtered() -> String {
     "no thread has waited for a lock yet, or the process's system-call filter (seccomp) hides it:\n\
      start it with UNCONVOY_TOP=1 if the filter allows shmget, shmat and shmctl"
@@ -126,6 +130,7 @@ pub(crate) fn samples() -> Vec<String> {
         choose_one(),
         has_long_waits(4711, 2),
         has_no_page(),
+        has_just_begun(),
         is_filtered(),
         has_no_stacks(),
         file_is_gone("server"),

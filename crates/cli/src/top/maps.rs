@@ -32,7 +32,9 @@ impl Mapped {
     }
 
     pub fn is_interposer(&self) -> bool {
-        self.path.as_os_str().as_bytes().ends_with(INTERPOSER)
+        let path = self.path.as_os_str().as_bytes();
+        // An upgrade replaces the file under a running program.
+        path.strip_suffix(b" (deleted)").unwrap_or(path).ends_with(INTERPOSER)
     }
 }
 
@@ -58,6 +60,8 @@ mod tests {
         let line = b"7f00-8f00 r-xp 00001000 08:01 55    /opt/a b\xff/libunconvoy.so";
         let library = mapped(line).unwrap();
         assert!(library.is_interposer() && library.segment().is_none());
+        let line = b"7f00-8f00 r-xp 00001000 08:01 55    /opt/libunconvoy.so (deleted)";
+        assert!(mapped(line).unwrap().is_interposer());
         assert_eq!(mapped(b"7f00-8f00 rw-p 00000000 00:00 0 [heap]"), None);
     }
 }

@@ -48,10 +48,10 @@ pub struct Controller {
     pub sleeping: u32,
     /// Threads that should sleep for load.
     pub target: u32,
-    /// Intervals per second.
-    pub intervals: f64,
-    /// Share of a processor that the controller used.
-    pub busy: f64,
+    /// Intervals per second; `None` until two intervals have been seen.
+    pub intervals: Option<f64>,
+    /// Share of a processor that the controller used, likewise.
+    pub busy: Option<f64>,
     /// Confined threads.
     pub confined: u32,
     /// Cores of the set that they are confined to; 0: no set.

@@ -16,7 +16,7 @@ use unconvoy_profile::page::{MAGIC, Page, SIZE, VERSION};
 use super::maps::{self, Mapped};
 use super::segment::{self, Shared};
 use crate::debug_files;
-use crate::live_thread::live_thread;
+use crate::live_thread::{has_ended, live_thread};
 use crate::messages::{outside, top as messages};
 use crate::process_file;
 
@@ -63,7 +63,10 @@ impl Target {
             Err(_) => bail!(outside::no_such_process(pid)),
         };
         if mapped.is_empty() {
-            bail!(outside::has_ended(pid));
+            bail!(match has_ended(pid) {
+                true => outside::has_ended(pid),
+                false => outside::is_kernel_thread(pid),
+            });
         }
         if !mapped.iter().any(Mapped::is_interposer) {
             bail!(messages::is_not_under_unconvoy(pid));

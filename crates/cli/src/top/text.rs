@@ -39,14 +39,14 @@ pub fn summary(snapshot: &Snapshot) -> [String; 2] {
                 0 => String::new(),
                 cores => format!("; {} confined to {cores} cores", it.confined),
             };
+            let busy = it.busy.map_or("-".into(), |busy| format!("{:.2} %", busy * 100.0));
             format!(
                 "{:.1} runnable on {:.1} processors; {} asleep for load (target {}){confined}; \
-                 controller {:.2} %",
+                 controller {busy}",
                 it.runnable,
                 it.capacity,
                 it.sleeping,
-                it.target,
-                it.busy * 100.0
+                it.target
             )
         }
     };

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use unconvoy::primitive::{Clock as _, Native};
 use unconvoy_profile::page::Page;
 use unconvoy_profile::{Mapping, Profile, Recorded};
 
@@ -26,6 +27,12 @@ use crate::profile::sources;
 /// ([`PATIENCE_NS`](unconvoy_profile::page::PATIENCE_NS)) for a machine without a free processor.
 pub const RENEWAL: Duration = Duration::from_secs(2);
 
+/// How often the controller's first interval is looked for.
+const FIRST_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A table that has recorded for less says nothing about rates, in seconds.
+const SHORTEST: f64 = 0.01;
+
 /// A wait of this length is announced while it goes on: the figures count it only at its end.
 const LONG: Duration = Duration::from_secs(1);
 
@@ -42,8 +49,11 @@ pub struct Watcher {
     /// The table at the last snapshot.
     before: Option<Recorded>,
     at: Instant,
-    /// Intervals and processor time of the controller at the last snapshot.
-    controlled: (u64, u64),
+    /// What the controller wrote at the last snapshot. It writes only while somebody watches, so
+    /// what it wrote for an earlier watcher does not count.
+    controlled: Option<Controlled>,
+    /// When this command began to watch, on the monotonic clock.
+    since: u64,
     /// Names from the files in these mappings.
     names: Option<(Vec<Mapping>, Rc<names::Names>)>,
     program: String,
@@ -64,15 +74,13 @@ impl Watcher {
             table: None,
             before: None,
             at: Instant::now(),
-            controlled: (0, 0),
+            controlled: None,
+            since: Native::now(),
             names: None,
             program: program(pid).unwrap_or_default(),
             long_waits: LongWaits::default(),
         };
         watcher.attach()?;
-        if let Some((_, page)) = &watcher.page {
-            watcher.controlled = (page.intervals.load(Relaxed), page.busy_ns.load(Relaxed));
-        }
         watcher.before = watcher.table.as_ref().map(|(_, table)| Recorded::of(table));
         Ok(watcher)
     }
@@ -87,6 +95,7 @@ impl Watcher {
         let is_mapped = |id: i32| mapped.iter().filter_map(Mapped::segment).any(|it| it == id);
         if self.page.as_ref().is_some_and(|(id, _)| !is_mapped(*id)) {
             (self.page, self.table, self.before) = (None, None, None);
+            (self.controlled, self.since) = (None, Native::now());
         }
         if self.page.is_none() {
             self.page = self.target.page(&mapped)?;
@@ -122,16 +131,31 @@ impl Watcher {
         }
     }
 
+    /// Whether the controller has written since this command watches.
+    fn has_base(&mut self) -> bool {
+        let page = self.page.as_ref().filter(|_| self.controlled.is_none());
+        if let Some((_, page)) = page {
+            self.controlled = Controlled::of(page).filter(|it| it.at > self.since);
+        }
+        self.controlled.is_some()
+    }
+
     /// Lets the process record for this long.
     pub fn wait(&mut self, time: Duration) {
         let end = Instant::now() + time;
+        let mut renewed = Instant::now();
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            std::thread::sleep(left.min(RENEWAL));
-            if left <= RENEWAL {
+            // The controller's first interval is the base of its figures.
+            let at_most = if self.has_base() { RENEWAL } else { FIRST_INTERVAL };
+            std::thread::sleep(left.min(at_most));
+            if left <= at_most {
                 return;
             }
-            self.renew();
+            if renewed.elapsed() >= RENEWAL {
+                renewed = Instant::now();
+                self.renew();
+            }
         }
     }
 
@@ -147,6 +171,7 @@ impl Watcher {
             // After `exec` it is another one.
             self.program = program(self.target.pid).unwrap_or_else(|| self.program.clone());
         }
+        let now = self.table.as_ref().map(|(_, table)| Recorded::of(table));
         let seconds = self.at.elapsed().as_secs_f64();
         self.at = Instant::now();
         let mut snapshot = Snapshot {
@@ -162,6 +187,7 @@ impl Watcher {
         if long > 0 {
             snapshot.remarks.push(messages::has_long_waits(pid, long));
         }
+        let has_base = self.has_base();
         let Some((_, page)) = &self.page else {
             let is_filtered = !ended && self.target.is_filtered();
             snapshot.remarks.push(match is_filtered {
@@ -171,21 +197,28 @@ impl Watcher {
             return Ok(snapshot);
         };
         (snapshot.lock, snapshot.load) = (text(&page.lock), text(&page.load));
-        let controlled = (page.intervals.load(Relaxed), page.busy_ns.load(Relaxed));
+        let controlled = Controlled::of(page).filter(|_| has_base);
         snapshot.controller =
-            controller(page, self.controlled, seconds).filter(|_| !snapshot.ended);
+            controller(page, self.controlled, controlled).filter(|_| !snapshot.ended);
         self.controlled = controlled;
-        self.add_locks(&mut snapshot);
+        match now {
+            Some(now) => self.add_locks(&mut snapshot, now),
+            // A table begins with the first wait after the request for it.
+            None => snapshot.remarks.push(messages::has_just_begun()),
+        }
         Ok(snapshot)
     }
 
-    fn add_locks(&mut self, snapshot: &mut Snapshot) {
-        let Some((_, table)) = &self.table else { return };
-        let now = Recorded::of(table);
+    fn add_locks(&mut self, snapshot: &mut Snapshot, now: Recorded) {
         let recent = match &self.before {
             Some(before) => now.since(before),
             None => now.clone(),
         };
+        if self.before.is_none() {
+            // The table began in this interval: after the request, or with another program.
+            let recorded = Native::now().saturating_sub(now.begin_ns) as f64 * 1e-9;
+            snapshot.seconds = snapshot.seconds.min(recorded.max(SHORTEST));
+        }
         self.before = Some(now);
         if self.names.as_ref().is_none_or(|(mappings, _)| *mappings != recent.mappings) {
             let names = of_files(&recent, |path| self.target.path(path));
@@ -216,14 +249,36 @@ fn program(pid: u32) -> Option<String> {
     Some(path.display().to_string())
 }
 
-/// The controller's figures, if one runs. `before` has its intervals and processor time at the last
-/// snapshot, `seconds` ago.
-fn controller(page: &Page, before: (u64, u64), seconds: f64) -> Option<Controller> {
+/// What the controller has done by the time of its last interval.
+#[derive(Debug, Clone, Copy)]
+struct Controlled {
+    /// On the monotonic clock.
+    at: u64,
+    intervals: u64,
+    busy_ns: u64,
+}
+
+impl Controlled {
+    /// `None` before the first interval.
+    fn of(page: &Page) -> Option<Self> {
+        let at = Some(page.interval_at.load(Relaxed)).filter(|&at| at != 0)?;
+        let [intervals, busy_ns] = [&page.intervals, &page.busy_ns].map(|it| it.load(Relaxed));
+        Some(Self { at, intervals, busy_ns })
+    }
+}
+
+/// The controller's figures, if one runs, with the rates between two of its intervals.
+fn controller(
+    page: &Page,
+    before: Option<Controlled>,
+    now: Option<Controlled>,
+) -> Option<Controller> {
     let thread = Some(page.controller.load(Relaxed)).filter(|&thread| thread != 0)?;
     let thousandths = |value: u32| f64::from(value) / 1e3;
-    let rate = |now: u64, before: u64| match before {
-        0 => 0.0,
-        _ => now.saturating_sub(before) as f64 / seconds,
+    let between = before.zip(now).filter(|(before, now)| now.at > before.at);
+    let rate = |of: fn(&Controlled) -> u64| {
+        let (before, now) = between?;
+        Some(of(&now).saturating_sub(of(&before)) as f64 * 1e9 / (now.at - before.at) as f64)
     };
     Some(Controller {
         thread,
@@ -232,8 +287,8 @@ fn controller(page: &Page, before: (u64, u64), seconds: f64) -> Option<Controlle
         capacity: thousandths(page.capacity.load(Relaxed)),
         sleeping: page.sleeping.load(Relaxed),
         target: page.target.load(Relaxed),
-        intervals: rate(page.intervals.load(Relaxed), before.0),
-        busy: rate(page.busy_ns.load(Relaxed), before.1) * 1e-9,
+        intervals: rate(|it| it.intervals),
+        busy: rate(|it| it.busy_ns).map(|busy| busy * 1e-9),
         confined: page.confined.load(Relaxed),
         cores: page.cores.load(Relaxed),
     })
