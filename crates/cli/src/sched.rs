@@ -54,6 +54,8 @@ A task's waiting share is the part of its time slices that it spent waiting for 
 published` is the paper's search. `refined` also tries sizes between the last two of that \
 search, and starts children of lock-intensive tasks as lock-intensive.
 
+While it runs, CPU limits and weights of cgroups (containers, systemd units) have no effect.
+
 Exit status: 0 after Ctrl-C. 1: the kernel refused or unloaded the scheduler. 2: wrong options. \
 69: unsupported machine. 125: unconvoy-sched-ext missing.
 
