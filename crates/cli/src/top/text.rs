@@ -43,10 +43,7 @@ pub fn summary(snapshot: &Snapshot) -> [String; 2] {
             format!(
                 "{:.1} runnable on {:.1} processors; {} asleep for load (target {}){confined}; \
                  controller {busy}",
-                it.runnable,
-                it.capacity,
-                it.sleeping,
-                it.target
+                it.runnable, it.capacity, it.sleeping, it.target
             )
         }
     };
