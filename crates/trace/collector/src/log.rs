@@ -248,12 +248,14 @@ impl Log {
         // SAFETY: all reservations below `filled` were copied, and Invariant 1 excludes others.
         let bytes = unsafe { &(&(*chunk.bytes.get()))[..filled] };
         let closed = self.phase.0.load(Ordering::Relaxed) == CLOSED;
-        let is_ours = || identity(&file) == self.identity;
         let write = |mut file: &File| -> io::Result<()> {
+            if identity(file) != self.identity {
+                return Err(io::ErrorKind::NotFound.into());
+            }
             file.write_all(bytes)?;
             file.write_all(after)
         };
-        if !closed && !(is_ours() && write(&file).is_ok()) {
+        if !closed && write(&file).is_err() {
             // The disk is full, the pipe is closed, or the program has closed the file. Part of the
             // chunk may have been written, so no other chunk can follow.
             self.lost.fetch_add(1, Ordering::Relaxed);
