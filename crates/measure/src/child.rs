@@ -14,6 +14,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
+use crate::escaped;
 use crate::interrupt::Interrupts;
 use crate::messages;
 
@@ -69,7 +70,8 @@ pub enum Outcome {
     Interrupted(c_int),
 }
 
-/// Runs a command in its own process group and returns its output and resources.
+/// Runs a command in its own process group and returns its output and resources. Descendants that
+/// leave the group are killed at its end, too.
 ///
 /// # Errors
 ///
@@ -79,7 +81,7 @@ pub fn measure(
     timeout: Option<Duration>,
     interrupts: &Interrupts,
 ) -> io::Result<(Outcome, Output)> {
-    Running::start(command)?.finish(timeout, interrupts)
+    Running::started(command, true)?.finish(timeout, interrupts)
 }
 
 /// A running program, killed when dropped.
@@ -95,12 +97,17 @@ impl Running {
     /// # Errors
     ///
     /// As [`measure`].
-    pub fn start(mut command: Command) -> io::Result<Self> {
+    pub fn start(command: Command) -> io::Result<Self> {
+        Self::started(command, false)
+    }
+
+    /// `is_contained`: descendants that leave the group are killed at the end.
+    fn started(mut command: Command, is_contained: bool) -> io::Result<Self> {
         // No standard input: a background process group that reads the terminal is stopped.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let start = Instant::now();
-        let mut child = command.spawn()?;
-        let group = Group { leader: Pid::from_raw(child.id().cast_signed()), reaped: false };
+        let (start, mut child) = escaped::spawn(&mut command, is_contained)?;
+        let leader = Pid::from_raw(child.id().cast_signed());
+        let group = Group { leader, is_contained, reaped: false };
         let streams = Streams::new(child.stdout.take(), child.stderr.take())?;
         Ok(Self { start, group, streams })
     }
@@ -202,9 +209,10 @@ enum State {
     Ended,
 }
 
-/// The program and its descendants, unless they left the process group.
+/// The program and its descendants, unless they left the process group. See [`escaped`].
 struct Group {
     leader: Pid,
+    is_contained: bool,
     reaped: bool,
 }
 
@@ -231,7 +239,7 @@ impl Group {
         }
     }
 
-    /// Kills the leader's descendants, which would disturb the next run, and reaps the leader.
+    /// Kills the leader's descendants, which would disturb the next run, and reaps them all.
     fn reap(&mut self, wall: Duration) -> io::Result<Usage> {
         self.signal(Signal::SIGKILL);
         let mut status: c_int = 0;
@@ -249,6 +257,7 @@ impl Group {
             }
         }
         self.reaped = true;
+        escaped::end(self.leader, self.is_contained);
         Ok(Usage {
             wall,
             is_overslept: false,
@@ -384,6 +393,21 @@ mod tests {
         let (mut kept, mut tail) = (Vec::new(), Vec::new());
         read_available(&mut Some(io::repeat(7)), 2, &mut kept, &mut tail).unwrap();
         assert_eq!(kept.len(), 2 * READ);
+    }
+
+    /// The daemon disturbed the runs that followed.
+    #[test]
+    fn daemon_is_killed_with_the_program() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = directory.path().join("id");
+        let mut command = Command::new("sh");
+        let daemon = "setsid sh -c 'echo $$ >\"$0\"; exec sleep 600' \"$0\" >/dev/null 2>&1 &";
+        command.args(["-c", &format!("{daemon} until [ -s \"$0\" ]; do sleep .01; done")]);
+        command.arg(&file);
+        let (outcome, _) = measure(command, None, Interrupts::of_process().unwrap()).unwrap();
+        assert!(matches!(outcome, Outcome::Ended(usage) if usage.status.success()));
+        let id = std::fs::read_to_string(file).expect("the daemon has started");
+        assert!(!std::path::Path::new("/proc").join(id.trim()).exists(), "{id}");
     }
 
     #[test]

@@ -112,6 +112,14 @@ pub(crate) fn install_package(package: &str) -> String {
     format!("Install the package {package}")
 }
 
+pub(crate) fn left_processes(count: u32) -> String {
+    let processes = if count == 1 { "a process" } else { "processes" };
+    format!(
+        "warning: the program left {processes} behind, now killed: run it in the foreground, or \
+         let it stop what it starts"
+    )
+}
+
 pub(crate) fn svg_only(why: &str) -> String {
     format!("note: the figure is an SVG only: {why}")
 }
@@ -231,6 +239,7 @@ mod tests {
             install_part("install-library", Path::new("/home/user/.cargo")),
             use_checkout(),
             install_package("unconvoy-predict"),
+            left_processes(2),
             svg_only("unconvoy-png is missing"),
             cannot_run(Path::new("/usr/bin/unconvoy-png")),
             program_failed("unconvoy-png", "exit status: 1", "cannot parse the SVG"),
