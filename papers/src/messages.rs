@@ -51,6 +51,13 @@ pub(crate) fn record_is_quick(name: &str, record: &Path) -> String {
     format!("{name}: {} is of a quick version; measuring all again", record.display())
 }
 
+pub(crate) fn full_record_replaced_by_quick(full: &Path) -> String {
+    format!(
+        "a quick record would replace full results: {}\n  name another place with --plot or --out",
+        full.display()
+    )
+}
+
 /// A quick version would replace the full record `first` and `others` more.
 pub(crate) fn full_records_replaced(first: &Path, others: usize) -> String {
     let more = if others == 0 { String::new() } else { format!(" and {others} more") };
@@ -255,6 +262,7 @@ mod tests {
             see_published("sim-asplos-8"),
             record_kept("asplos-9", path),
             record_is_quick("asplos-9", path),
+            full_record_replaced_by_quick(path),
             full_records_replaced(path, 6),
             cannot_create(directory),
             cannot_read(path),

@@ -113,7 +113,7 @@ pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result
         && stored.has_all(&how.seeds)
     {
         complain(&messages::record_kept(figure.name, &json));
-        let is_drawn = [".svg", ".png"].iter().all(|end| with_suffix(how.base, end).exists());
+        let is_drawn = with_suffix(how.base, ".svg").exists();
         return match json == with_suffix(how.base, ".json") && !is_drawn {
             true => redraw(figure, simulated, &[json], how.base),
             false => Ok(()),
@@ -211,7 +211,7 @@ pub fn redraw(
     let quick = stored.iter().any(|stored| stored.quick);
     let is_full = |path: &Path| Stored::read(path).is_ok_and(|known| !known.quick);
     if quick && !records.contains(&json) && is_full(&json) {
-        return Err(Usage::of(anyhow!(messages::full_records_replaced(&json, 0))));
+        return Err(Usage::of(anyhow!(messages::full_record_replaced_by_quick(&json))));
     }
     let points = stored.iter().filter(|one| one.is_whole()).map(Stored::points).max();
     let complete = sources.iter().all(|source| source.complete)
@@ -289,7 +289,7 @@ impl SoFar<'_> {
     fn judged(&self) -> Vec<Judged> {
         let has_results = |number: usize| !self.results[number].1.is_empty();
         match self.current {
-            Some(current) if (0..current).any(has_results) => {
+            Some(current) if (0..self.results.len()).any(|it| it != current && has_results(it)) => {
                 let mut whole = self.results.clone();
                 whole[current].1.clear();
                 seeds::judged(self.simulated, &whole)

@@ -42,9 +42,11 @@ fn operator(text: &str) -> Option<&str> {
     let signs = text.strip_prefix("operator")?;
     let length = match signs {
         _ if signs.starts_with("()") => 2,
-        _ => signs.find(|sign: char| !"<>=-+*/%&|^!~,[]".contains(sign))?,
+        // Template arguments follow an operator directly, but `operator<` after a space.
+        _ => signs.find(|sign: char| {
+            !"<>=-+*/%&|^!~,[]".contains(sign) || sign == '<' && !signs.starts_with('<')
+        })?,
     };
-    // `operator< <int>`: a list of template arguments follows a space.
     (length > 0).then(|| &text[.."operator".len() + length])
 }
 
@@ -90,6 +92,7 @@ mod tests {
             ("Guard::operator->() const", "Guard::operator->"),
             ("bool operator< <int>(A<int>, A<int>)", "bool operator< <int>"),
             ("Guard::operator bool() const", "Guard::operator bool"),
+            ("void operator*<void (int)>(A&)", "void operator*<void (int)>"),
             ("myoperator<int>(int)", "myoperator<int>"),
             ("<fn(u8) -> u16 as core::ops::Fn>::call", "<fn(u8) -> u16 as core::ops::Fn>::call"),
             (

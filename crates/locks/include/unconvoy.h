@@ -130,9 +130,9 @@ bool unconvoy_rwlock_trywrlock(struct unconvoy_rwlock_t *lock);
 void unconvoy_rwlock_unlock(struct unconvoy_rwlock_t *lock);
 
 /*
- Announces that this process is the child of a fork. For a fork handler (`pthread_atfork`), where
- the kernel does not report forks: before Linux 4.14, with pages larger than 4 KiB, or under an
- emulator. Elsewhere it has no effect.
+ Announces that this process is the child of a fork. Call it in a fork handler (`pthread_atfork`)
+ before Linux 4.14, with pages larger than 4 KiB, or under an emulator: there the kernel does not
+ report forks. Elsewhere it has no effect.
  */
 void unconvoy_after_fork(void);
 

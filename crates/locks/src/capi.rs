@@ -174,9 +174,9 @@ pub unsafe extern "C" fn unconvoy_rwlock_unlock(lock: *mut unconvoy_rwlock_t) {
     }
 }
 
-/// Announces that this process is the child of a fork. For a fork handler (`pthread_atfork`), where
-/// the kernel does not report forks: before Linux 4.14, with pages larger than 4 KiB, or under an
-/// emulator. Elsewhere it has no effect.
+/// Announces that this process is the child of a fork. Call it in a fork handler (`pthread_atfork`)
+/// before Linux 4.14, with pages larger than 4 KiB, or under an emulator: there the kernel does not
+/// report forks. Elsewhere it has no effect.
 #[unsafe(no_mangle)]
 pub extern "C" fn unconvoy_after_fork() {
     crate::after_fork();

@@ -24,6 +24,9 @@ use crate::profile::outside::unwind::Registers;
 /// Longest wait for a thread to stop.
 const STOP: Duration = Duration::from_millis(200);
 
+/// Longest wait for a thread that was stopped to sleep again.
+const AGAIN: Duration = Duration::from_millis(50);
+
 /// A running process.
 pub struct Process {
     target: Target,
@@ -153,8 +156,16 @@ impl Subject for Process {
     }
 
     fn sleeps(&self, thread: &Thread) -> Option<u64> {
-        let sleeps = self.status(thread, "voluntary_ctxt_switches:")?;
-        self.target.waits_at(thread.outer, thread.futex?.address).then_some(sleeps)
+        let futex = thread.futex?.address;
+        // A thread that was stopped takes a moment to sleep again.
+        let begin = Instant::now();
+        while !self.target.waits_at(thread.outer, futex) {
+            if begin.elapsed() > AGAIN {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.status(thread, "voluntary_ctxt_switches:")
     }
 
     fn remarks(&self) -> Vec<String> {

@@ -138,6 +138,12 @@ pub(crate) fn varies(half: f64, rounds: usize, time: &str) -> String {
     )
 }
 
+pub(crate) fn varies_at_one_count() -> String {
+    "the metric varies too much with one of the thread counts:\n  use a quieter machine, longer \
+     runs, or a larger --budget"
+        .to_string()
+}
+
 /// `near` and `far` are ratios with their numbers of rounds.
 pub(crate) fn depends_on_distance(
     candidate: &str,
@@ -200,6 +206,7 @@ pub(crate) fn samples() -> Vec<String> {
         few_rounds("25.0 s", 3, 2),
         short_runs("4.00 ms"),
         varies(7.5, 120, "4.00 s"),
+        varies_at_one_count(),
         depends_on_distance(
             "default",
             ("1.65 times libc (1.38 to 1.97)".into(), 7),

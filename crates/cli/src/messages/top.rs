@@ -90,8 +90,8 @@ pub(crate) fn has_no_page() -> String {
         .to_string()
 }
 
-pub(crate) fn has_just_begun() -> String {
-    "recording has just begun: no wait has ended since".to_string()
+pub(crate) fn has_no_wait() -> String {
+    "no wait for a lock has ended since this command watches".to_string()
 }
 
 pub(crate) fn is_filtered() -> String {
@@ -130,7 +130,7 @@ pub(crate) fn samples() -> Vec<String> {
         choose_one(),
         has_long_waits(4711, 2),
         has_no_page(),
-        has_just_begun(),
+        has_no_wait(),
         is_filtered(),
         has_no_stacks(),
         file_is_gone("server"),

@@ -80,6 +80,8 @@ impl<'a> Namer<'a> {
                 .trace
                 .mappings
                 .iter()
+                // JSON has no other paths.
+                .filter(|it| it.path.to_str().is_some())
                 .filter_map(|it| Some((it.path.clone(), Version::of(&it.path)?)))
                 .collect(),
             ..Kept::default()

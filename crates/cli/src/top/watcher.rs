@@ -204,7 +204,8 @@ impl Watcher {
         match now {
             Some(now) => self.add_locks(&mut snapshot, now),
             // A table begins with the first wait after the request for it.
-            None => snapshot.remarks.push(messages::has_just_begun()),
+            None if ended => {}
+            None => snapshot.remarks.push(messages::has_no_wait()),
         }
         Ok(snapshot)
     }

@@ -84,6 +84,13 @@ fn so_far(record: &Record) -> String {
 pub fn remark_on_noise(record: &mut Record) -> bool {
     let Some(verdict) = &record.verdict else { return record.ended_by.is_some() };
     let Some(open) = &verdict.undecided else { return true };
+    if open.is_partial() {
+        // With a partial gain, nothing else is recommended.
+        if record.complete {
+            record.remark(messages::varies_at_one_count());
+        }
+        return false;
+    }
     let rounds = open.rounds_for_worth;
     let members = if open.candidate > DEFAULT { 3 } else { 2 };
     let time = round_seconds(record, LIBC) * (rounds * members) as f64;

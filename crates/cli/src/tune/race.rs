@@ -56,6 +56,8 @@ pub struct Race {
 #[derive(Debug, Clone)]
 struct Racer {
     fate: Fate,
+    /// Whether it may be chosen, as of the last look.
+    is_eligible: bool,
     /// One per round until the configuration left.
     scores: Vec<f64>,
 }
@@ -72,7 +74,7 @@ pub enum Fate {
 
 impl Race {
     pub fn new(configurations: usize, error_rate: f64) -> Self {
-        let racer = Racer { fate: Fate::Running, scores: Vec::new() };
+        let racer = Racer { fate: Fate::Running, is_eligible: true, scores: Vec::new() };
         Self { error_rate, racers: vec![racer; configurations], rounds: 0 }
     }
 
@@ -102,9 +104,13 @@ impl Race {
         if !LOOKS.contains(&self.rounds) {
             return;
         }
+        for &index in &running {
+            self.racers[index].is_eligible = is_eligible(index);
+        }
         // All comparisons of a look see the same field.
         let pooled = self.pooled_spread(&running);
         let is_worse = |&&index: &&usize| {
+            let is_eligible = |index: usize| self.racers[index].is_eligible;
             let may_remove = |rival: usize| is_eligible(rival) || !is_eligible(index);
             let mut rivals = running.iter().filter(|rival| **rival != index && may_remove(**rival));
             rivals.any(|&rival| {
@@ -116,15 +122,18 @@ impl Race {
     }
 
     /// Whether one configuration is left, or none that is left is better than the leader by more
-    /// than [`WORTH`].
+    /// than [`WORTH`]. Only eligible ones count, if there are any.
     pub fn is_decided(&self) -> bool {
         let running = self.running();
         if running.len() < 2 || !LOOKS.contains(&self.rounds) {
             return running.len() < 2;
         }
         let pooled = self.pooled_spread(&running);
-        let leader = self.leader(|_| true);
-        let mut rivals = running.into_iter().filter(|rival| Some(*rival) != leader);
+        let has_eligible = running.iter().any(|&index| self.racers[index].is_eligible);
+        let counts = |index: usize| self.racers[index].is_eligible || !has_eligible;
+        let leader = self.leader(counts);
+        let mut rivals =
+            running.into_iter().filter(|&rival| counts(rival) && Some(rival) != leader);
         rivals.all(|rival| leader.is_some_and(|it| self.is_below(rival, it, WORTH.ln_1p(), pooled)))
     }
 
@@ -421,11 +430,12 @@ mod tests {
     #[test]
     fn one_that_loses_somewhere_does_not_remove_one_that_loses_nowhere() {
         let field = |is_eligible: fn(usize) -> bool| {
-            let mut race = Race::new(3, 0.05);
-            (0..8).for_each(|_| race.add_round(|index| [0.0, 0.5, 0.2][index], is_eligible));
-            race.running()
+            let mut race = Race::new(4, 0.05);
+            (0..8).for_each(|_| race.add_round(|index| [0.0, 0.5, 0.2, 0.2][index], is_eligible));
+            (race.running(), race.is_decided())
         };
-        assert_eq!(field(|_| true), [1]);
-        assert_eq!(field(|index| index != 1), [1, 2]);
+        assert_eq!(field(|_| true), (vec![1], true));
+        // Which of the two others is better is open, whatever the first one is.
+        assert_eq!(field(|index| index != 1), (vec![1, 2, 3], true));
     }
 }

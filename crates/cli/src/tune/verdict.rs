@@ -50,7 +50,8 @@ pub struct Verdict {
     /// Number of fresh rounds.
     pub rounds: usize,
     pub comparisons: Vec<Comparison>,
-    /// The comparison that is neither a proven gain nor proven to be none that matters.
+    /// The comparison that is neither a proven gain nor proven to be none that matters: over all
+    /// thread counts, or at one if libc is recommended.
     pub undecided: Option<Comparison>,
     /// If nothing is recommended, the best proven gain over libc, by a candidate that loses at some
     /// thread count.
@@ -128,6 +129,11 @@ impl Comparison {
         self.whole.is_gain() && !self.by_threads.iter().any(Ratio::seems_loss)
     }
 
+    /// Whether the gain over all thread counts is proven, but not that it loses at none.
+    pub fn is_partial(&self) -> bool {
+        self.whole.is_gain() && !self.is_gain()
+    }
+
     /// Whether it loses at some thread count.
     fn loses_somewhere(&self) -> bool {
         self.by_threads.iter().any(Ratio::is_loss)
@@ -163,9 +169,8 @@ impl Verdict {
         let open = open.filter_map(|(one, other)| find(one, other));
         let undecided = open.into_iter().find(|it| it.whole.is_open()).cloned();
         // Gains that are none at some thread count: the loss there is proven, or only likely.
-        let is_partial = |it: &&Comparison| {
-            recommended == LIBC && it.against == LIBC && it.whole.is_gain() && !it.is_gain()
-        };
+        let is_partial =
+            |it: &&Comparison| recommended == LIBC && it.against == LIBC && it.is_partial();
         let best_partial = |is_proven: bool| {
             let partial = comparisons.iter().filter(is_partial);
             let partial = partial.filter(|it| it.loses_somewhere() == is_proven);
@@ -210,7 +215,7 @@ impl Verdict {
             return format!("With {file}: {}, from {remedy}{each}", gain.whole.times("libc"));
         }
         match (&self.undecided, &self.mixed) {
-            (Some(open), _) if !open.whole.is_open() => format!(
+            (Some(open), _) if open.is_partial() => format!(
                 "Undecided: {} is {}, but perhaps slower at one thread count: {}; {costs}",
                 name(open.candidate),
                 open.whole.times("libc"),
