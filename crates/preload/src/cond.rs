@@ -325,22 +325,24 @@ impl Wait<'_> {
         if locked != 0 { locked } else { result }
     }
 
-    /// Sleeps until the node is signalled, or until the deadline has passed and the node is
-    /// unlisted.
+    /// Sleeps until the node is signalled, or unlisted: at the deadline, or in a forked child.
     fn sleep(&self, deadline: Option<Deadline>) -> c_int {
         let node = &self.node;
         let until = deadline.map(Deadline::as_timespec);
         let until = until.as_ref().map_or(ptr::null(), ptr::from_ref);
         let realtime = c_int::from(deadline.is_some_and(Deadline::is_realtime));
+        let word = node.state();
         node.fall_asleep();
         while !node.is_signalled() {
             let argument = ptr::from_ref(self).cast_mut().cast();
-            probe::sleep(ptr::from_ref(node.state()).addr(), 0);
-            // Called even if the deadline has passed: a wait is a cancellation point. SAFETY: the
-            // word and the time live for the length of the call; `abandon` undoes this wait.
-            unsafe {
-                unconvoy_cancellable_wait(node.state(), ASLEEP, realtime, until, abandon, argument)
-            };
+            probe::sleep(ptr::from_ref(word).addr(), 0);
+            if !node.is_inherited() {
+                // Called even if the deadline has passed: a wait is a cancellation point. SAFETY:
+                // the word and the time outlive the call; `abandon` undoes this wait.
+                unsafe {
+                    unconvoy_cancellable_wait(word, ASLEEP, realtime, until, abandon, argument)
+                };
+            }
             if node.is_signalled() {
                 break;
             }

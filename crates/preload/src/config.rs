@@ -199,7 +199,7 @@ fn publish(service: u8) {
     fast_number().store(number.map_or(0, |number| number | VERSION), Relaxed);
     fast_kind().store(number.map_or(0, |number| number << NUMBER_SHIFT | 1), Relaxed);
     let service = Service::of(service).expect("determined");
-    for (number, route) in (0..).zip(&PROCESS_STATE.bytes) {
+    for (number, route) in (0..=u8::MAX).zip(&PROCESS_STATE.bytes) {
         route.store(route_by(service, number).byte(), Release);
     }
 }

@@ -244,10 +244,12 @@ pub unsafe extern "C" fn pthread_rwlock_unlock(this: &RwLock) -> c_int {
 #[inline(never)]
 unsafe extern "C" fn unlock_not_default(this: &RwLock) -> c_int {
     let lock = this.biased();
-    // The bias may be older than the counting of held locks.
+    // The bias may be older than the counting of held locks. Read before the release, after which
+    // a writer may destroy the lock.
+    let is_counted = this.route().is_counted();
     // SAFETY: the caller holds it, as a reader: no writer holds a biased lock.
     if lock.is_biased() && unsafe { lock.release_published() } {
-        if this.route().is_counted() {
+        if is_counted {
             stats::released(stats::Kind::RwLock, this.address());
         }
         return 0;

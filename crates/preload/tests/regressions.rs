@@ -169,6 +169,17 @@ fn wait_ends_in_child_of_a_handlers_fork() {
 }
 
 #[test]
+fn wait_that_polls_ends_in_child_of_a_handlers_fork() {
+    assert_same("fork-while-polling");
+}
+
+/// The reader read the lock again after its release.
+#[test]
+fn released_reader_leaves_the_lock_alone() {
+    assert_same("released-reader");
+}
+
+#[test]
 fn controller_is_not_started_by_an_idle_thread() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = compile(directory.path(), "regressions.c", &[]);

@@ -99,3 +99,9 @@ fn timed_wait_keeps_its_place() {
         assert!(!finished.text().contains("not ok"), "{lock}: {}", finished.both());
     }
 }
+
+/// Its timed locks took the turn that a release had reserved for the other thread.
+#[test]
+fn timed_locks_leave_another_thread_its_turn() {
+    assert_passes("timed-turns");
+}

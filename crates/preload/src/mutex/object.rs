@@ -299,6 +299,18 @@ impl Mutex {
         held
     }
 
+    /// As [`Self::try_acquire`], but leaves a mutex that is another waiter's turn.
+    fn try_in_turn(&self, route: Route) -> bool {
+        if route == Route::DIRECT {
+            return self.take_default();
+        }
+        let held = (self.pair().try_without_barging)(self.words());
+        if held {
+            self.count_acquired(route, None);
+        }
+        held
+    }
+
     /// # Safety
     ///
     /// The state is held.
@@ -407,17 +419,14 @@ impl Mutex {
         if kind != Kind::Plain && self.is_owner(me) {
             return self.relock(kind, EDEADLK);
         }
-        // POSIX: the deadline is checked only if the function must wait.
-        if self.try_acquire(route) {
-            self.set_owner(me);
-            probe!("mutex_timedlock_acquired"; self);
-            return 0;
-        }
-        let Some(deadline) = Deadline::new(clock, until) else {
-            return EINVAL;
-        };
-        if !self.acquire(route, Some(deadline)) {
-            return ETIMEDOUT;
+        // POSIX: the deadline is checked only if the function must wait. A free mutex may be
+        // another's turn; it is taken all the same rather than reported as held.
+        if !self.try_in_turn(route) {
+            let deadline = Deadline::new(clock, until);
+            let held = deadline.is_some_and(|deadline| self.acquire(route, Some(deadline)));
+            if !held && !self.try_acquire(route) {
+                return if deadline.is_none() { EINVAL } else { ETIMEDOUT };
+            }
         }
         self.set_owner(me);
         probe!("mutex_timedlock_acquired"; self);

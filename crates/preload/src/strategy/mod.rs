@@ -28,10 +28,10 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
-use unconvoy_locks::catalogue::environment;
 use unconvoy_locks::catalogue::strategy::{
     Choice, MOST_CHOICES, Names, Rule, Word, split_load, words,
 };
+use unconvoy_locks::catalogue::{availability, environment};
 use unconvoy_locks::runtime;
 
 use crate::cancel;
@@ -263,6 +263,8 @@ fn pair_of(choice: Choice<'_>) -> (Option<&'static Pair>, u32) {
         // The command passes only pairs of the catalogue that this machine can run.
         Choice::Pair(lock, load) => {
             let (load, spin) = split_load(load).unwrap_or((load, None));
+            // Looks up what the lock needs now: a look-up by its first holder could deadlock.
+            let _ = availability(lock);
             let pair = dispatch::find(lock, load).unwrap_or_else(chosen::pair);
             (Some(pair), spin.unwrap_or(0))
         }

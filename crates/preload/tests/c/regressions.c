@@ -21,6 +21,8 @@
  *   condition-in-shared-memory  a private mutex, and signals from another process
  *   condition-of-libc      a wait with a process-shared mutex, then waits with a private one
  *   fork-in-handler        a signal handler forks during a wait; the child uses the condition
+ *   fork-while-polling     the same, at the beginning of a wait without a deadline
+ *   released-reader        a writer unmaps a reader-writer lock as soon as its last reader lets it
  *   idle-waiters           threads of the policy SCHED_IDLE contend first
  *   namespace              a new user namespace, right after contention
  */
@@ -31,6 +33,7 @@
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 
 static pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER;
 static long counter;
@@ -953,6 +956,154 @@ static void fork_in_handler(void)
 	pthread_join(other, NULL);
 }
 
+/* ---- fork-while-polling ---- */
+
+enum { FORKS = 300 };
+
+static atomic_int begun, ended;
+
+static void fork_and_signal_soon(int ignored)
+{
+	(void)ignored;
+	interrupted.child = fork();
+	if (interrupted.child == 0) {
+		signal(SIGALRM, SIG_DFL);
+		ualarm(500000, 0);
+		pthread_cond_signal(&interrupted.cond);
+	}
+}
+
+/* Interrupts each wait soon after its beginning, and then ends it in the parent. */
+static void *interrupt_each(void *thread)
+{
+	for (int i = 1; i <= FORKS; i++) {
+		while (atomic_load(&begun) < i)
+			sched_yield();
+		/* A first wait polls for some 50 us. */
+		for (volatile int j = 0; j < i % 30 * 100; j++)
+			;
+		pthread_kill(*(pthread_t *)thread, SIGUSR1);
+		while (atomic_load(&ended) < i) {
+			pthread_mutex_lock(&interrupted.mutex);
+			if (interrupted.child != -1)
+				pthread_cond_signal(&interrupted.cond);
+			pthread_mutex_unlock(&interrupted.mutex);
+			sched_yield();
+		}
+	}
+	return NULL;
+}
+
+static void fork_while_polling(void)
+{
+	pthread_t self = pthread_self(), other;
+	int status = 0, asleep = 0;
+	signal(SIGUSR1, fork_and_signal_soon);
+	thread_create(&other, NULL, interrupt_each, &self);
+	for (int i = 1; i <= FORKS; i++) {
+		pthread_cond_init(&interrupted.cond, NULL);
+		pthread_mutex_lock(&interrupted.mutex);
+		interrupted.child = -1;
+		atomic_store(&begun, i);
+		while (interrupted.child == -1)
+			pthread_cond_wait(&interrupted.cond, &interrupted.mutex);
+		if (interrupted.child == 0)
+			_exit(0);
+		pthread_mutex_unlock(&interrupted.mutex);
+		atomic_store(&ended, i);
+		waitpid(interrupted.child, &status, 0);
+		asleep += status != 0;
+		pthread_cond_destroy(&interrupted.cond);
+	}
+	pthread_join(other, NULL);
+	/* A handler that runs just before the wait leaves the child without a signal. */
+	CHECK_VALUE(true, asleep < FORKS / 20, "waits end in the child");
+}
+
+/* ---- released-reader ---- */
+
+#if defined(__x86_64__)
+static pthread_rwlock_t *paged;
+static atomic_int steps, answered;
+static atomic_bool is_unmapped, has_stepped;
+
+static void *unmap_when_free(void *ignored)
+{
+	while (!atomic_load(&has_stepped)) {
+		int step = atomic_load(&steps);
+		if (step == atomic_load(&answered)) {
+			sched_yield();
+			continue;
+		}
+		if (!atomic_load(&is_unmapped) && pthread_rwlock_trywrlock(paged) == 0) {
+			pthread_rwlock_unlock(paged);
+			mprotect(paged, 4096, PROT_NONE);
+			atomic_store(&is_unmapped, true);
+		}
+		atomic_store(&answered, step);
+	}
+	return ignored;
+}
+
+static void after_instruction(int signal, siginfo_t *info, void *context)
+{
+	greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+	(void)signal;
+	(void)info;
+	int step = atomic_fetch_add(&steps, 1) + 1;
+	while (atomic_load(&answered) < step)
+		sched_yield();
+	if (atomic_load(&is_unmapped))
+		registers[REG_EFL] &= ~0x100; /* the trap flag */
+}
+
+static void *read_beside(void *ready)
+{
+	pthread_rwlock_rdlock(paged);
+	pthread_barrier_wait(ready);
+	pthread_barrier_wait(ready);
+	pthread_rwlock_unlock(paged);
+	return NULL;
+}
+
+static void released_reader(void)
+{
+	struct sigaction action = { .sa_sigaction = after_instruction, .sa_flags = SA_SIGINFO };
+	pthread_barrier_t ready;
+	pthread_t reader, writer;
+	paged = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_rwlock_init(paged, NULL);
+	pthread_barrier_init(&ready, NULL, 2);
+	/* Readings that overlap make the lock publish its readers elsewhere. */
+	thread_create(&reader, NULL, read_beside, &ready);
+	pthread_barrier_wait(&ready);
+	for (int i = 0; i < 100; i++) {
+		pthread_rwlock_rdlock(paged);
+		pthread_rwlock_unlock(paged);
+	}
+	pthread_rwlock_rdlock(paged);
+	pthread_barrier_wait(&ready);
+	pthread_join(reader, NULL);
+	thread_create(&writer, NULL, unmap_when_free, NULL);
+	sigaction(SIGTRAP, &action, NULL);
+	/* Sets the trap flag, with room for the red zone. */
+	__asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\torq $0x100, (%%rsp)\n\tpopfq\n\t"
+			 "lea 128(%%rsp), %%rsp" ::: "memory", "cc");
+	int error = pthread_rwlock_unlock(paged);
+	__asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\tandq $~0x100, (%%rsp)\n\tpopfq\n\t"
+			 "lea 128(%%rsp), %%rsp" ::: "memory", "cc");
+	atomic_store(&has_stepped, true);
+	pthread_join(writer, NULL);
+	CHECK_VALUE(0, error, "unlock of a lock that a writer unmaps");
+	CHECK_VALUE(true, atomic_load(&is_unmapped), "the writer acquires it meanwhile");
+}
+#else
+static void released_reader(void)
+{
+	printf("skipped: not an x86-64 processor\n");
+}
+#endif
+
 /* ---- idle-waiters ---- */
 
 static void *contend_idly(void *ignored)
@@ -1030,7 +1181,8 @@ int main(int argc, char **argv)
 		{ "inherited-condition", inherited_condition }, { "new-condition", new_condition },
 		{ "condition-in-shared-memory", condition_in_shared_memory },
 		{ "condition-of-libc", condition_of_libc }, { "fork-in-handler", fork_in_handler },
-		{ "idle-waiters", idle_waiters },
+		{ "fork-while-polling", fork_while_polling },
+		{ "released-reader", released_reader }, { "idle-waiters", idle_waiters },
 		{ "namespace", namespace },
 	};
 	const char *mode = argc > 1 ? argv[1] : "";

@@ -10,6 +10,7 @@
  *   real-time        a waiter times out while it has preempted a signaller of lower priority
  *   place            a thread that waits for a mutex until a time on the realtime clock keeps its
  *                    place in the queue for longer than a second
+ *   timed-turns        a thread whose timed locks follow each other leaves another one its turn
  */
 #include "check.h"
 
@@ -476,6 +477,40 @@ static void place(void)
 	CHECK_VALUE(true, served[0] == 1 && served[1] == 2, "the first waiter is served first");
 }
 
+static atomic_bool turns_over;
+
+static void *take_turns(void *ignored)
+{
+	while (!atomic_load(&turns_over)) {
+		const struct timespec deadline = after_ms(CLOCK_REALTIME, 10000);
+		pthread_mutex_timedlock(&queued, &deadline);
+		const struct timespec end = after_ms(CLOCK_MONOTONIC, 3);
+		while (!reached(CLOCK_MONOTONIC, end))
+			;
+		pthread_mutex_unlock(&queued);
+	}
+	return ignored;
+}
+
+static void timed_turns(void)
+{
+	pthread_t other;
+	bool is_late = false;
+	thread_create(&other, NULL, take_turns, NULL);
+	sleep_ms(50);
+	for (int i = 0; i < 5; i++) {
+		const struct timespec limit = after_ms(CLOCK_MONOTONIC, 300);
+		pthread_mutex_lock(&queued);
+		is_late |= reached(CLOCK_MONOTONIC, limit);
+		pthread_mutex_unlock(&queued);
+		sleep_ms(20);
+	}
+	atomic_store(&turns_over, true);
+	pthread_join(other, NULL);
+	/* About 15 ms; more if other processes hold the processors. */
+	CHECK_VALUE(false, is_late, "a wait takes 300 ms");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } MODES[] = {
@@ -483,6 +518,7 @@ int main(int argc, char **argv)
 		{ "cancelled", cancelled }, { "timed-out", timed_out },
 		{ "long-waits", long_waits }, { "failed-calls", failed_calls },
 		{ "real-time", real_time }, { "place", place },
+		{ "timed-turns", timed_turns },
 	};
 	check_start();
 	for (size_t i = 0; i < LENGTH(MODES); i++) {
