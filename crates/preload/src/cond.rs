@@ -56,6 +56,7 @@ use crate::profile::libcs::wait_for_signal;
 use crate::profile::{SignalWait, may_record};
 use crate::real;
 use crate::time::{Clock, Deadline};
+pub(crate) use waiters::end_interrupted_wait;
 use waiters::{ASLEEP, Node, Taken, Waiters};
 
 /// A `pthread_cond_t`, as this library uses it.
@@ -249,6 +250,7 @@ unsafe extern "C" fn abandon(argument: *mut c_void) {
     // SAFETY: the waiter calls this with its own wait, whose frame still exists. POSIX keeps the
     // condition variable and the mutex alive meanwhile.
     let Wait { cond, mutex, node, in_use } = unsafe { &*argument.cast() };
+    waiters::get_up();
     cond.give_up(node);
     if pthread_mutex_lock(mutex) == 0 {
         in_use.end();
@@ -343,13 +345,10 @@ impl Wait<'_> {
                     unconvoy_cancellable_wait(word, ASLEEP, realtime, until, abandon, argument)
                 };
             }
-            if node.is_signalled() {
-                break;
-            }
-            let has_passed = deadline.is_some_and(Deadline::has_passed);
-            if has_passed || node.is_inherited() {
+            let has_passed = || deadline.is_some_and(Deadline::has_passed);
+            if !node.is_signalled() && (has_passed() || node.is_inherited()) {
                 let is_signalled = self.cond.is_signalled_before_unlisted(node);
-                return if has_passed && !is_signalled { ETIMEDOUT } else { 0 };
+                return if has_passed() && !is_signalled { ETIMEDOUT } else { 0 };
             }
         }
         0

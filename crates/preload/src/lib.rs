@@ -100,6 +100,7 @@ unsafe extern "C" fn after_fork() {
     runtime::fork::after_fork();
     runtime::forget_other_readers();
     config::service();
+    cond::end_interrupted_wait();
     bpf_count::close_inherited();
 }
 

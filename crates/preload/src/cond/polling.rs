@@ -19,6 +19,7 @@ use unconvoy_locks::lock::Process as _;
 use unconvoy_locks::primitive::{Clock as _, Native};
 
 use super::Wait;
+use super::waiters::get_up;
 use crate::time::Deadline;
 
 impl Wait<'_> {
@@ -38,6 +39,7 @@ impl Wait<'_> {
             return 0;
         }
         let result = self.sleep(deadline);
+        get_up();
         let end = self.node.signalled_at().unwrap_or_else(Native::now);
         // A time-out is a long wait, whatever its length: a program that waits for a fixed time
         // should not use a processor meanwhile.

@@ -43,6 +43,25 @@ const SIGNALLED: u32 = 1;
 const REQUEUED: u32 = 2;
 pub(super) const ASLEEP: u32 = 4;
 
+thread_local! {
+    /// The state of the node at which this thread sleeps; else null.
+    static SLEEPS_AT: Cell<*const AtomicU32> = const { Cell::new(ptr::null()) };
+}
+
+/// After the sleep.
+pub(super) fn get_up() {
+    SLEEPS_AT.set(ptr::null());
+}
+
+/// Ends the wait that a signal handler interrupted to fork, in the child. The kernel would restart
+/// its sleep, which nobody here would end.
+pub(crate) fn end_interrupted_wait() {
+    // SAFETY: if not null, it is in a frame of this thread, the only one of the child.
+    if let Some(state) = unsafe { SLEEPS_AT.get().as_ref() } {
+        let _ = state.compare_exchange(ASLEEP, SIGNALLED, Release, Relaxed);
+    }
+}
+
 /// One wait, on a cache line of its own: the waiter polls here and uses the stack around it.
 #[repr(align(64))]
 pub(super) struct Node<'a> {
@@ -97,6 +116,7 @@ impl<'a> Node<'a> {
 
     /// Announces that the waiter is about to sleep, unless it was signalled.
     pub(super) fn fall_asleep(&self) {
+        SLEEPS_AT.set(&raw const self.state);
         let _ = self.state.compare_exchange(AWAKE, ASLEEP, Relaxed, Relaxed);
     }
 
