@@ -328,6 +328,7 @@ impl Wait<'_> {
     }
 
     /// Sleeps until the node is signalled, or unlisted: at the deadline, or in a forked child.
+    #[inline(never)]
     fn sleep(&self, deadline: Option<Deadline>) -> c_int {
         let node = &self.node;
         let until = deadline.map(Deadline::as_timespec);

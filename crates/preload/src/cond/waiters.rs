@@ -49,6 +49,7 @@ thread_local! {
 }
 
 /// After the sleep.
+#[inline(never)]
 pub(super) fn get_up() {
     SLEEPS_AT.set(ptr::null());
 }
