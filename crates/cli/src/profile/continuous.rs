@@ -180,7 +180,8 @@ impl Writer {
     /// The name and the content of an interval's profile.
     fn encode(&mut self, part: &Recorded, now: u64) -> (String, Vec<u8>) {
         let mut report = Report::new(part, Sort::Waited);
-        let unsampled = report.locks.iter().filter(|row| !row.is_cond() && row.pairs.is_empty());
+        // The samples of a name stand for all its locks.
+        let unsampled = report.classes.iter().filter(|row| !row.is_cond() && row.pairs.is_empty());
         let unsampled: Vec<StackSum> = unsampled
             .map(|row| StackSum {
                 frames: vec![NO_SAMPLE.to_string()],

@@ -91,7 +91,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<u8> {
         let recording = outside::record(pid, args.seconds, period_ns, args.output.as_deref())?;
         let mut report = evaluated(&recording.recorded, args.sort);
         report.remarks.extend(recording.remarks);
-        let written = present(args, &report)?;
+        let written = present(args, &report)?.max(u8::from(!recording.is_written));
         return Ok(recording.signal.map_or(written, |signal| 128 + signal as u8));
     }
     let recording = recording::run(args)?;

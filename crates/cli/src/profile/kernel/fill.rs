@@ -1,5 +1,6 @@
 //! Keeps the events of a recording, and fills a profile with them.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
@@ -193,7 +194,10 @@ pub fn fill(
         recorder.callers.iter().map(|caller| named.frames(caller)).collect();
     let stack_of = |caller: usize| profile.stack(&frames[caller], 0);
     let mut indices = HashMap::new();
-    for (address, counts) in &collected.locks {
+    // The first locks get histograms.
+    let mut locks: Vec<_> = collected.locks.iter().collect();
+    locks.sort_by_key(|(_, counts)| Reverse(counts.wait_ns));
+    for (address, counts) in locks {
         let variable = symbols.variable(*address).or(counts.member());
         if let Some(variable) = variable {
             let name = named.address(variable, 0);

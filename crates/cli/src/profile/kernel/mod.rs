@@ -16,7 +16,6 @@ use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context as _;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 use unconvoy_measure::child::describe;
@@ -127,13 +126,15 @@ pub fn record(
         end_ns: end.span.end_ns,
     };
     let bytes = fill::fill(&subject, &end.recorder, &end.collected, &symbols).to_bytes();
-    if let Some(output) = output {
-        let written = unconvoy_measure::output::replace(output, &bytes);
-        written.with_context(|| cannot_write(output))?;
+    // Without the file, there is still the report.
+    let written = output.map_or(Ok(()), |output| unconvoy_measure::output::replace(output, &bytes));
+    if let (Err(why), Some(output)) = (&written, output) {
+        complain(&format!("{}: {why:#}", cannot_write(output)));
     }
     let recorded = Recorded::parse(&bytes)?;
     let remarks = remarks(&end, &symbols);
-    Ok(Recording { recorded, status: status(&end), remarks })
+    let status = status(&end).max(u8::from(written.is_err()));
+    Ok(Recording { recorded, status, remarks })
 }
 
 fn monotonic_ns() -> u64 {

@@ -1,5 +1,6 @@
 //! Fills a profile with a recording: recognises what the threads waited for, and adds the counts.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -58,7 +59,10 @@ pub fn fill(
         let is_other = matches!(kind, Kind::Futex | Kind::Event);
         profile.stack(if is_other { frames } else { recorder.unwinder.without_libc(frames) }, 0)
     };
-    for (address, counts) in &collected.locks {
+    // The first locks get histograms.
+    let mut locks: Vec<&(u64, Lock)> = collected.locks.iter().collect();
+    locks.sort_by_key(|(_, counts)| Reverse(counts.wait_ns));
+    for (address, counts) in locks {
         if counts.waits > 0 {
             for (object, shares) in objects.parts(*address) {
                 add_counts(&profile, object, counts, shares);

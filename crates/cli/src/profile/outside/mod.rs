@@ -16,7 +16,6 @@ use std::ffi::c_int;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context as _;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 use unconvoy_measure::interrupt::Interrupts;
@@ -47,6 +46,8 @@ pub struct Recording {
     pub recorded: Recorded,
     /// The signal that ended the recording early.
     pub signal: Option<c_int>,
+    /// Whether the profile was written, if it was to be.
+    pub is_written: bool,
     /// What the report does not cover.
     pub remarks: Vec<String>,
     /// Keeps the process's files reachable, whose names the report reads.
@@ -99,9 +100,10 @@ pub fn record(
         Observation { futex_samples: [0; 2], ..observed }.store(&profile.header.observed);
     }
     let bytes = profile.to_bytes();
-    if let Some(output) = output {
-        let written = unconvoy_measure::output::replace(output, &bytes);
-        written.with_context(|| cannot_write(output))?;
+    // Without the file, there is still the report.
+    let written = output.map_or(Ok(()), |output| unconvoy_measure::output::replace(output, &bytes));
+    if let (Err(why), Some(output)) = (&written, output) {
+        complain(&format!("{}: {why:#}", cannot_write(output)));
     }
     let mut recorded = Recorded::parse(&bytes)?;
     for mapping in &mut recorded.mappings {
@@ -116,7 +118,8 @@ pub fn record(
     if has_ended {
         remarks.push(format!("The process ended before {seconds} s had passed."));
     }
-    Ok(Recording { recorded, signal, remarks, _target: target })
+    let is_written = written.is_ok();
+    Ok(Recording { recorded, signal, is_written, remarks, _target: target })
 }
 
 fn monotonic_ns() -> u64 {

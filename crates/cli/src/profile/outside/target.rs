@@ -123,11 +123,16 @@ impl Target {
         debug_files::open(mapped.as_ref()).or_else(at_path).or_else(program)
     }
 
-    /// The path at which this command reads a mapped file, also after the process's end; `None` if
-    /// the file has been deleted or replaced since.
+    /// The path at which this command reads a mapped file, also after the process's end. For a file
+    /// that has been deleted or replaced since, a path in /proc while the process runs.
     pub fn lasting(&self, mapping: &Mapping) -> Option<PathBuf> {
+        let Mapping { start, end, .. } = mapping;
         let path = self.readable(&mapping.path);
-        std::fs::metadata(&path).is_ok_and(|it| mapping.may_be(&it)).then_some(path)
+        if std::fs::metadata(&path).is_ok_and(|it| mapping.may_be(&it)) {
+            return Some(path);
+        }
+        let mapped = format!("/proc/{}/map_files/{start:x}-{end:x}", live_thread(self.pid));
+        Some(PathBuf::from(mapped)).filter(|path| path.exists())
     }
 
     /// The path at which this command reads a file of the process, also after the process's end.
