@@ -15,6 +15,20 @@ pub fn text(file: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&std::fs::read(file)?).into_owned())
 }
 
+/// The path that a process has for a file which this command reads below that process's root:
+/// `/proc/self/fd/N` while the root is open, or `/proc/PID/root`.
+pub fn own_path(path: &Path) -> PathBuf {
+    let is_number = |name: &str| name.bytes().all(|digit| digit.is_ascii_digit());
+    let parts: Vec<_> = path.iter().map(OsStr::to_string_lossy).take(5).collect();
+    let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+    let root = match parts[..] {
+        ["/", "proc", "self", "fd", number] if is_number(number) => 5,
+        ["/", "proc", process, "root", ..] if is_number(process) => 4,
+        _ => return path.into(),
+    };
+    Path::new("/").join(path.iter().skip(root).collect::<PathBuf>())
+}
+
 /// A line of `/proc/PID/maps` that has a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MappedFile {
@@ -59,6 +73,20 @@ impl MappedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn own_path_has_no_root() {
+        for (read, own) in [
+            ("/proc/self/fd/4/usr/bin/server", "/usr/bin/server"),
+            ("/proc/4711/root/usr/bin/server", "/usr/bin/server"),
+            ("/proc/self/fd/x/server", "/proc/self/fd/x/server"),
+            ("/proc/4711/exe", "/proc/4711/exe"),
+            ("/usr/bin/server", "/usr/bin/server"),
+            ("server", "server"),
+        ] {
+            assert_eq!(own_path(Path::new(read)), Path::new(own));
+        }
+    }
 
     #[test]
     fn path_keeps_blanks_and_bytes_that_are_not_utf_8() {

@@ -15,6 +15,7 @@ use unconvoy_profile::{Kind, Recorded};
 use crate::images::Symbol;
 use crate::names::Names;
 use crate::paragraph::commented;
+use crate::process_file;
 use crate::strategy::Place;
 
 /// Number of innermost calls around a lock function that a strategy compares with an entry.
@@ -140,13 +141,14 @@ impl Anchors {
 
 fn entry(recorded: &Recorded, place: Place, symbol: &Symbol, kind: Kind, is_shared: bool) -> Entry {
     let Symbol { name, offset, file } = symbol;
+    let own = process_file::own_path(file);
     // A lock at the start of a variable may be narrowed, too: its neighbours have other offsets.
     let name = if is_shared { format!("{name}+{offset:#x}") } else { name.clone() };
     Entry {
         key: place.key().to_string(),
         name,
-        object: (recorded.is_indirect || *file != recorded.program)
-            .then(|| file.display().to_string()),
+        object: (recorded.is_indirect || own != recorded.program)
+            .then(|| own.display().to_string()),
         build_id: is_shared.then(|| build_id(file)).flatten(),
         kind: kind.name().to_string(),
     }

@@ -7,6 +7,7 @@ use std::process::Command;
 use unconvoy_profile::{Recorded, Source};
 
 use crate::debug_files;
+use crate::process_file;
 
 use super::report::Report;
 use super::sources;
@@ -122,7 +123,7 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
             Some((path, package)) => format!(
                 "No symbols for {name}: install {package}-dbgsym from the debug archive, or run \
                  debuginfod-find debuginfo {}. A profile kept with --output then has the names.",
-                path.display()
+                process_file::own_path(path).display()
             ),
             None => format!("No symbols for {name}: build it with -g, and do not strip it."),
         });
