@@ -85,6 +85,23 @@ pub fn warning(program: &OsStr) -> Option<String> {
     Some(messages::no_lock_replaced(&program.to_string_lossy(), &script, obstacle))
 }
 
+/// Parses a line of the dynamic loader's list of libraries (ld.so(8), `--list`): `NAME => PATH
+/// (ADDRESS)`, or `PATH (ADDRESS)` for a name that is a path. The error is the name of a library
+/// that the loader does not find.
+pub fn listed_library(line: &[u8]) -> Option<Result<PathBuf, String>> {
+    let arrow = line.windows(4).position(|bytes| bytes == b" => ");
+    let place = arrow.map_or(line, |at| &line[at + 4..]).trim_ascii_start();
+    if let Some(at) = arrow
+        && place == b"not found"
+    {
+        let name = String::from_utf8_lossy(line[..at].trim_ascii_start());
+        return Some(Err(name.into_owned()));
+    }
+    let end = place.windows(2).rposition(|bytes| bytes == b" (")?;
+    // The kernel's own library has only a name.
+    place[..end].contains(&b'/').then(|| Ok(OsStr::from_bytes(&place[..end]).into()))
+}
+
 /// Returns the loader or script interpreter that the file at `path` names.
 pub fn interpreter(path: &Path) -> Option<String> {
     if let Some(script) = script_interpreter(path) {
@@ -273,7 +290,23 @@ fn secure_execution(path: &Path, file: &Metadata) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
     use super::*;
+
+    #[test]
+    fn path_of_a_library_keeps_bytes_that_are_not_utf_8() {
+        let path = |line: &[u8]| Some(listed_library(line)?.ok()?.into_os_string().into_vec());
+        let line = b"\tlib (1).so => /a\xff => b/lib (1).so (0x00007f00)";
+        assert_eq!(path(line), Some(b"/a\xff => b/lib (1).so".to_vec()));
+        assert_eq!(path(b"\t/lib64/ld.so (0x00007f00)"), Some(b"/lib64/ld.so".to_vec()));
+        assert_eq!(path(b"\tlib.so => ./lib.so (0x00007f00)"), Some(b"./lib.so".to_vec()));
+        assert_eq!(
+            listed_library(b"\tlibmissing.so => not found"),
+            Some(Err("libmissing.so".into()))
+        );
+        assert_eq!(listed_library(b"\tlinux-vdso.so.1 (0x00007ffc)"), None);
+    }
     use std::os::unix::fs::PermissionsExt;
 
     fn script(directory: &tempfile::TempDir, line: &str) -> PathBuf {

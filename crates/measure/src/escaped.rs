@@ -2,7 +2,7 @@
 //! disturb the runs that follow.
 //!
 //! This process adopts them when their parents end (`PR_SET_CHILD_SUBREAPER`, prctl(2)). They are
-//! its children that are neither in its own process group nor lead one that it has started.
+//! its children in any process group but its own and those of the programs that it runs.
 
 use std::io;
 use std::process::{Child, Command};

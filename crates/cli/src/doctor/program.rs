@@ -5,10 +5,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -168,7 +167,8 @@ fn libraries(program: &Path) -> io::Result<(Vec<PathBuf>, Vec<String>)> {
         ["libc.so", "libpthread.so", "ld-linux"].iter().any(|start| name.starts_with(start))
     };
     let (mut found, mut missing) = (Vec::new(), Vec::new());
-    for library in output.stdout.split(|&byte| byte == b'\n').filter_map(library) {
+    for library in output.stdout.split(|&byte| byte == b'\n').filter_map(executable::listed_library)
+    {
         match library {
             Ok(path) if is_of_libc(&path) => {}
             Ok(path) => found.push(path),
@@ -176,22 +176,6 @@ fn libraries(program: &Path) -> io::Result<(Vec<PathBuf>, Vec<String>)> {
         }
     }
     Ok((found, missing))
-}
-
-/// Parses a line of the loader's list: `NAME => PATH (ADDRESS)`, or `PATH (ADDRESS)` for a name
-/// that is a path. The error is the name of a library that the loader does not find.
-fn library(line: &[u8]) -> Option<Result<PathBuf, String>> {
-    let arrow = line.windows(4).position(|bytes| bytes == b" => ");
-    let place = arrow.map_or(line, |at| &line[at + 4..]).trim_ascii_start();
-    if let Some(at) = arrow
-        && place == b"not found"
-    {
-        let name = String::from_utf8_lossy(line[..at].trim_ascii_start());
-        return Some(Err(name.into_owned()));
-    }
-    let end = place.windows(2).rposition(|bytes| bytes == b" (")?;
-    // The kernel's own library has only a name.
-    place[..end].contains(&b'/').then(|| Ok(OsStr::from_bytes(&place[..end]).into()))
 }
 
 /// Returns the locks of an ELF file; `None` if it has none, or cannot be read.
@@ -227,20 +211,10 @@ fn locks(path: &Path) -> Option<Locks> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::ffi::OsStringExt as _;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
 
     use super::*;
-
-    #[test]
-    fn path_of_a_library_keeps_bytes_that_are_not_utf_8() {
-        let path = |line: &[u8]| Some(library(line)?.ok()?.into_os_string().into_vec());
-        let line = b"\tlib (1).so => /a\xff => b/lib (1).so (0x00007f00)";
-        assert_eq!(path(line), Some(b"/a\xff => b/lib (1).so".to_vec()));
-        assert_eq!(path(b"\t/lib64/ld.so (0x00007f00)"), Some(b"/lib64/ld.so".to_vec()));
-        assert_eq!(path(b"\tlib.so => ./lib.so (0x00007f00)"), Some(b"./lib.so".to_vec()));
-        assert_eq!(library(b"\tlibmissing.so => not found"), Some(Err("libmissing.so".into())));
-        assert_eq!(library(b"\tlinux-vdso.so.1 (0x00007ffc)"), None);
-    }
 
     #[test]
     fn path_that_is_not_utf_8_has_json() {

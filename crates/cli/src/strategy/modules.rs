@@ -118,18 +118,13 @@ fn libraries(program: &Path) -> Option<Vec<PathBuf>> {
     let mut list = Command::new(linker);
     list.arg("--list").arg(program).stdin(Stdio::null()).stderr(Stdio::null());
     let output = list.output().ok().filter(|output| output.status.success())?;
-    Some(listed(&String::from_utf8_lossy(&output.stdout)))
+    Some(listed(&output.stdout))
 }
 
-/// The paths in such a list: `NAME => PATH (ADDRESS)` or `PATH (ADDRESS)`.
-fn listed(text: &str) -> Vec<PathBuf> {
-    let path = |line: &str| {
-        let line = line.trim();
-        let path = line.split_once(" => ").map_or(line, |(_, path)| path);
-        let path = path.rsplit_once(" (").map_or(path, |(path, _)| path);
-        path.starts_with('/').then(|| PathBuf::from(path))
-    };
-    text.lines().filter_map(path).collect()
+/// The paths in such a list.
+fn listed(list: &[u8]) -> Vec<PathBuf> {
+    let lines = list.split(|&byte| byte == b'\n').filter_map(executable::listed_library);
+    lines.filter_map(Result::ok).collect()
 }
 
 #[cfg(test)]
@@ -141,7 +136,7 @@ mod tests {
         let text = "\tlinux-vdso.so.1 (0x00007ffe)\n\tlibc.so.6 => /lib/libc.so.6 (0x00007f)\n\
                     \tlibx.so => not found\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
         let expected = ["/lib/libc.so.6", "/lib64/ld-linux-x86-64.so.2"].map(PathBuf::from);
-        assert_eq!(listed(text), expected);
+        assert_eq!(listed(text.as_bytes()), expected);
     }
 
     #[test]
