@@ -110,8 +110,8 @@ struct Options {
 
 const EXAMPLES: &str = "\
 Native figures are measured on this machine by `unconvoy bench`. Simulated ones (sim-NAME) run \
-on modelled machines (docs/explanation/simulator.md) and report which of the paper's claims \
-hold. NAME-published has the paper's own parameters where those of NAME differ.
+on modelled machines and report which of the paper's claims hold. NAME-published has the paper's \
+own parameters where those of NAME differ.
 
 Exit status: 0 if everything was made, whether or not claims hold; 1 if something failed; 2 for \
 wrong options; 3 if a program found its data inconsistent; 130 after Ctrl-C, which keeps all \
@@ -332,17 +332,19 @@ impl Making<'_> {
             return Ok((record, true));
         }
         let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        if ["tatp", "tpcc"].contains(&benchmark) {
-            let data = self
-                .how
-                .data
-                .clone()
-                .unwrap_or_else(|| self.directory().join("data"))
-                .join(benchmark);
+        // Figures of the paper's TM-1 that measure `counter` unless there is a data set.
+        let set = match benchmark {
+            "tatp" | "tpcc" => Some(benchmark),
+            "interval" | "interference" if self.how.data.is_some() => Some("tatp"),
+            _ => None,
+        };
+        if let Some(set) = set {
+            let data =
+                self.how.data.clone().unwrap_or_else(|| self.directory().join("data")).join(set);
             let of_data = ["--data".into(), data.clone().into_os_string()];
             if !is_loaded(&data) {
                 bench::measure(
-                    [benchmark.into()].into_iter().chain(of_data.clone()).chain(["--load".into()]),
+                    [set.into()].into_iter().chain(of_data.clone()).chain(["--load".into()]),
                 )?;
             }
             words.extend(of_data);

@@ -6,7 +6,7 @@
 //! | `asplos`, `damon`, `syncchar`, `taco`, `ours` | a folder per paper, a file per figure: plan, claims, drawing |
 //! | [`figure`] | the type of a figure |
 //! | [`plan`], [`claim`], [`view`] | the parts of a simulated figure |
-//! | `seeds`, `record_text` | results of several seeds: medians, judged claims; their records |
+//! | `seeds`, `earlier`, `record_text` | results of several seeds: medians, judged claims; records |
 //! | `record_view`, `over_threads` | panels drawn from measured records |
 //! | `workloads`, `databases` | the papers' programs; TATP and TPC-C |
 //! | [`catalogue`] | all figures |
@@ -25,6 +25,7 @@ pub mod claim;
 mod command;
 mod damon;
 mod databases;
+mod earlier;
 pub mod figure;
 mod messages;
 mod native;

@@ -31,6 +31,20 @@ pub(crate) fn records_of_different_plans() -> &'static str {
     "the records have different points or are of different versions; simulate one of them again"
 }
 
+/// `papers run --from` with records of different builds.
+pub(crate) fn records_of_different_builds() -> &'static str {
+    "warning: the records are of different builds, which may have other locks"
+}
+
+/// A figure is simulated again, and not to its end.
+pub(crate) fn complete_record_kept(record: &Path, unfinished: &Path) -> String {
+    format!(
+        "{} is complete and stays; --resume continues {}",
+        record.display(),
+        unfinished.display()
+    )
+}
+
 /// A seed of several begins.
 pub(crate) fn simulating_seed(name: &str, seed: u64, number: usize, of: usize) -> String {
     format!("{name}: seed {seed}, {number} of {of}")
@@ -258,6 +272,8 @@ mod tests {
             figures_failed(&["asplos-9", "sim-taco-1"]),
             record_of_another_plan("sim-asplos-9", path),
             records_of_different_plans().into(),
+            records_of_different_builds().into(),
+            complete_record_kept(Path::new("a.json"), Path::new("a.json.new")),
             simulating_seed("sim-asplos-9", 3, 2, 5),
             see_published("sim-asplos-8"),
             record_kept("asplos-9", path),

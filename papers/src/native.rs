@@ -88,21 +88,26 @@ fn compose(
     Ok(chart::Figure { title: figure.title.to_string(), names, panels, caption, remark })
 }
 
-/// The number of runs, the machine and the date of the first record.
+/// The number of runs, the machine and the day of the records, once if they are alike.
 fn caption(native: &Native, records: &[Record]) -> String {
-    let Some(record) = records.first() else { return String::new() };
     let partial = if records.iter().all(|record| record.complete) { "" } else { "INCOMPLETE, " };
-    let what = if native.is_first_round {
-        "first round".to_string()
-    } else {
-        let rounds = record
-            .parameters
-            .get("runs")
-            .map_or_else(|| "several".to_string(), ToString::to_string);
-        format!("median of {rounds} runs, band: smallest to largest")
+    let of = |record: &Record| {
+        let what = if native.is_first_round {
+            "first round".to_string()
+        } else {
+            let rounds = record
+                .parameters
+                .get("runs")
+                .map_or_else(|| "several".to_string(), ToString::to_string);
+            format!("median of {rounds} runs, band: smallest to largest")
+        };
+        let context = &record.context;
+        let day = context.date.split(' ').next().unwrap_or_default();
+        format!("{what}. {}, {day}", context.machine.line())
     };
-    let context = &record.context;
-    format!("{partial}{what}. {}, {}", context.machine.line(), context.date)
+    let mut parts: Vec<String> = records.iter().map(of).collect();
+    parts.dedup();
+    partial.to_string() + &parts.join("; ")
 }
 
 #[cfg(test)]

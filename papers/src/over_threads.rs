@@ -20,8 +20,12 @@ use crate::workloads::WORKLOADS;
 /// Greatest number of lines in a panel: the number of distinct colours.
 const LINES: usize = 7;
 
+/// The configurations that are always drawn: the default, and those of the papers.
+const ALWAYS: [&str; 6] =
+    ["libc", "default", "mcs+none", "tpmcs+none", "tpmcs+control", "tpmcs-yield+none"];
+
 /// Draws the throughput of each configuration over thread counts. If there are more than [`LINES`]
-/// configurations, draws libc, the default and the best of the others.
+/// configurations, draws those of [`ALWAYS`] and the best of the others.
 pub fn draw(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
     let workloads = || workload::WORKLOADS.iter().chain(WORKLOADS);
     let workload = workloads().find(|workload| workload.name == record.benchmark);
@@ -59,13 +63,13 @@ pub fn draw(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
             .collect(),
         rows,
         samples: &samples,
+        separated: samples.separated(),
         metric: workload.metric,
         processors: record.context.machine.processors,
         seconds: 0.0,
         threads,
     };
-    let always: Vec<usize> =
-        ["libc", "default"].iter().filter_map(|name| matrix.row(name)).collect();
+    let always: Vec<usize> = ALWAYS.iter().filter_map(|name| matrix.row(name)).collect();
     let others = matrix.ranking().into_iter().filter(|row| !always.contains(row));
     let shown: Vec<usize> = always.iter().copied().chain(others).take(LINES).collect();
     let places: Vec<f64> = matrix.threads.iter().copied().map(f64::from).collect();

@@ -4,7 +4,7 @@ use serde_json::Value;
 use unconvoy_measure::chart::axis::Axis;
 use unconvoy_measure::chart::panel::{Panel, Point, Series};
 use unconvoy_measure::chart::quantity::Unit;
-use unconvoy_measure::chart::{Colour, colour, index_of};
+use unconvoy_measure::chart::{Sign, index_of};
 use unconvoy_measure::record::Record;
 use unconvoy_measure::statistics::Spread;
 
@@ -24,7 +24,7 @@ pub fn lines(
         .flat_map(|(_, line)| line.iter().flat_map(|(_, spread)| [spread.min, spread.max]));
     let up = Axis::values(&ends.collect::<Vec<_>>(), Unit::Plain);
     let series = measured.into_iter().map(|(name, line)| Series {
-        colour: colour(index_of(&name, names)),
+        sign: Sign::of(index_of(&name, names)),
         points: line.into_iter().map(|(x, spread)| Point::of(Axis::at(x), &spread, &up)).collect(),
         has_markers: true,
     });
@@ -40,9 +40,9 @@ pub fn lines(
 }
 
 /// A line of counts over time, without markers or bands.
-pub fn stepped(colour: Colour, counts: Vec<(f64, u32)>) -> Series {
+pub fn stepped(sign: Sign, counts: Vec<(f64, u32)>) -> Series {
     let point = |(at, count): (f64, u32)| Point::single(at, f64::from(count));
-    Series { colour, points: counts.into_iter().map(point).collect(), has_markers: false }
+    Series { sign, points: counts.into_iter().map(point).collect(), has_markers: false }
 }
 
 /// The runs of the first round.

@@ -9,13 +9,14 @@ use serde::Serialize;
 use unconvoy_measure::chart::axis::Axis;
 use unconvoy_measure::chart::panel::{Panel, Point, Series};
 use unconvoy_measure::chart::quantity::Unit;
-use unconvoy_measure::chart::{self, colour, index_of};
+use unconvoy_measure::chart::{self, Sign, index_of};
 use unconvoy_measure::failure::Usage;
 use unconvoy_measure::output::{can_write, complain, is_replaceable, print, with_suffix, write};
 use unconvoy_measure::statistics::Spread;
 use unconvoy_sim::grid::{Cell, Ended, Result};
 use unconvoy_sim::points::{Simulated as Points, Write, finish, simulate};
 
+use crate::earlier::{is_usable, short_name, usable};
 use crate::figure::{self, Figure, Simulated};
 use crate::messages;
 use crate::plan::Size;
@@ -108,7 +109,10 @@ struct SoFar<'a> {
 pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result<()> {
     let json = how.record();
     let plan = simulated.fingerprint(how.size);
-    let stored = how.resume.then(|| usable(figure, &json, &plan, &how.seeds)).flatten();
+    let unfinished = with_suffix(&json, ".new");
+    // A record that was simulated again continues, rather than the complete one that it replaces.
+    let stored = how.resume.then(|| usable(figure, &[&unfinished, &json], &plan, &how.seeds));
+    let (from, stored) = stored.flatten().unzip();
     if let Some(stored) = &stored
         && stored.has_all(&how.seeds)
     {
@@ -119,6 +123,9 @@ pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result
             false => Ok(()),
         };
     }
+    // Simulated again, a complete record stays until the new one is complete.
+    let is_kept = from.as_ref() != Some(&json) && Stored::read(&json).is_ok_and(|it| it.complete);
+    let so_far_in = if is_kept { &unfinished } else { &json };
     can_write(&json)?;
     for end in [".csv", ".svg", ".png"] {
         can_write(&with_suffix(how.base, end))?;
@@ -157,10 +164,10 @@ pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result
             let all = || done.iter().chain(&ended.results);
             let in_order = cells.iter().filter_map(|cell| all().find(|one| is_of(one, cell)));
             so_far.results[number].1 = in_order.cloned().collect();
-            if so_far.is_empty() || when == Write::SoFar && !is_replaceable(&json) {
+            if so_far.is_empty() || when == Write::SoFar && !is_replaceable(so_far_in) {
                 return Ok(());
             }
-            write(&json, record_text::json(&so_far.record(&so_far.lines()))?)
+            write(so_far_in, record_text::json(&so_far.record(&so_far.lines()))?)
         };
         let Points { ended: of_seed, written } = simulate(how.jobs, &missing, &keep)?;
         written?;
@@ -177,8 +184,15 @@ pub fn make(figure: &Figure, simulated: &Simulated, how: &How) -> anyhow::Result
         so_far.current = None;
     }
     // Do not replace an earlier record by nothing.
-    if !so_far.is_empty() {
+    if so_far.is_empty() {
+        return finish(&ended);
+    }
+    if so_far.complete || !is_kept {
         so_far.write(how.base, &json)?;
+        // Ignore a failure: most figures have no such file.
+        let _ = std::fs::remove_file(&unfinished);
+    } else {
+        complain(&messages::complete_record_kept(&json, &unfinished));
     }
     finish(&ended)
 }
@@ -206,6 +220,9 @@ pub fn redraw(
     );
     let is_alike = |one: &Stored| one.plan == first.plan && one.unconvoy == first.unconvoy;
     ensure!(stored.iter().all(is_alike), messages::records_of_different_plans());
+    if stored.iter().any(|one| one.build != first.build) {
+        complain(messages::records_of_different_builds());
+    }
     // Each seed may be whole although the record that it comes from lacks others.
     let json = with_suffix(base, ".json");
     let quick = stored.iter().any(|stored| stored.quick);
@@ -235,11 +252,6 @@ pub fn redraw(
     so_far.write(base, &json)
 }
 
-/// The figure's name in records, which are all of simulated figures.
-fn short_name(figure: &Figure) -> &'static str {
-    figure.name.trim_start_matches("sim-")
-}
-
 /// The full record that a quick version of the figure would replace, if there is one. A record from
 /// before records named their size counts as full, unless it has the quick version's plan.
 pub fn replaced_full_record(figure: &Figure, simulated: &Simulated, how: &How) -> Option<PathBuf> {
@@ -249,27 +261,6 @@ pub fn replaced_full_record(figure: &Figure, simulated: &Simulated, how: &How) -
     let is_quick = stored.quick || stored.plan.as_ref() == Some(&quick_plan);
     let is_kept = how.resume && is_usable(figure, &stored, &quick_plan, &how.seeds);
     (!is_quick && !is_kept).then_some(json)
-}
-
-/// The earlier record, if its results can be used.
-fn usable(figure: &Figure, json: &Path, plan: &str, seeds: &[u64]) -> Option<Stored> {
-    let stored = Stored::read(json).ok()?;
-    let is_usable = is_usable(figure, &stored, plan, seeds);
-    if !is_usable {
-        complain(&messages::record_of_another_plan(figure.name, json));
-    }
-    is_usable.then_some(stored)
-}
-
-/// Whether a record is of the same plan and version, and of this build if something is missing:
-/// another build may have other locks. A record from before records named plan and build cannot be
-/// extended, but is kept if nothing is missing.
-fn is_usable(figure: &Figure, stored: &Stored, plan: &str, seeds: &[u64]) -> bool {
-    let is_of_build = || figure::build().is_ok_and(|build| stored.build == Some(build));
-    stored.figure == short_name(figure)
-        && stored.unconvoy == env!("CARGO_PKG_VERSION")
-        && stored.plan.as_ref().is_none_or(|known| known == plan)
-        && (stored.has_all(seeds) || stored.plan.is_some() && is_of_build())
 }
 
 fn is_of(result: &Result, cell: &Cell) -> bool {
@@ -433,7 +424,7 @@ fn panel(title: String, across_title: &str, lines: &[&Line], names: &mut Vec<Str
             None => Point::single(place.x, up.position(place.median)),
         };
         Series {
-            colour: colour(index_of(&line.line, names)),
+            sign: Sign::of(index_of(&line.line, names)),
             points: line.points.iter().map(point).collect(),
             has_markers: line.points.len() < 40,
         }

@@ -107,6 +107,7 @@ fn further_seeds_extend_a_record() {
     let stage = Stage::new();
     let run = |arguments: &str| papers(&stage, &format!("run sim-syncchar-5 --quick {arguments}"));
     run("--out f").success();
+    let first = stage.read("f/sim-syncchar-5.json");
     run("--out f --seeds 2 --resume").success().stderr(contains("seed 2, 2 of 2"));
     let extended = stage.read("f/sim-syncchar-5.json");
     assert!(extended.contains("\"seeds_that_hold\""), "{extended}");
@@ -120,6 +121,11 @@ fn further_seeds_extend_a_record() {
     run("--from f/sim-syncchar-5.json h/sim-syncchar-5.json --out i").success();
     assert_eq!(stage.read("i/sim-syncchar-5.svg"), stage.read("f/sim-syncchar-5.svg"));
     run("--out f --seeds 2 --resume").success().stderr(contains("and kept"));
+    // A record that was simulated again in part continues.
+    stage.write("f/sim-syncchar-5.json.new", &first);
+    run("--out f --seeds 2 --resume").success().stderr(contains("seed 2, 2 of 2"));
+    assert!(!stage.path("f/sim-syncchar-5.json.new").exists());
+    assert_eq!(stage.read("f/sim-syncchar-5.json"), extended);
     // A record of other points is another experiment.
     let other = stage.read("h/sim-syncchar-5.json").replace("\"plan\": \"", "\"plan\": \"0");
     stage.write("h/sim-syncchar-5.json", &other);

@@ -247,7 +247,6 @@ fn main() -> anyhow::Result<()> {
     }
     let tables = groups.iter().zip(&rates).map(|(group, rates)| group.table(&cells, rates));
     record.tables.extend(tables);
-    record.complete = true;
-    record.deliver(options.out.as_deref())?;
+    record.finish(options.out.as_deref())?;
     Ok(())
 }

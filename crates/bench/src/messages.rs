@@ -30,7 +30,7 @@ pub(crate) fn cannot_start(program: &Path) -> String {
 }
 
 pub(crate) fn killed_after(seconds: f64) -> String {
-    format!("was killed {seconds:.0} s after its start")
+    format!("was killed {seconds} s after its start")
 }
 
 pub(crate) fn failed_with(status: impl Display, output: &str) -> String {
@@ -125,10 +125,6 @@ pub(crate) fn no_sample() -> &'static str {
     "the program ended before its memory was read; use longer --seconds"
 }
 
-pub(crate) fn not_json(file: &Path) -> String {
-    format!("{} is not JSON", file.display())
-}
-
 pub(crate) fn incomplete_record(file: &Path) -> String {
     format!("{} is not a complete record", file.display())
 }
@@ -215,7 +211,6 @@ mod tests {
             cannot_read_directory(Path::new("results")),
             field_missing("/proc/7/smaps_rollup"),
             no_sample().into(),
-            not_json(file),
             incomplete_record(file),
             not_a_benchmark(file),
             no_records(Path::new("results")),

@@ -34,7 +34,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         let text =
             fs::read_to_string(&path).with_context(|| messages::cannot_read(path.display()))?;
         let value: Value =
-            serde_json::from_str(&text).with_context(|| messages::not_json(&path))?;
+            serde_json::from_str(&text).with_context(|| messages::incomplete_record(&path))?;
         match value.get("schema").and_then(Value::as_str) {
             Some(SCHEMA) => {
                 let record = serde_json::from_value(value)

@@ -14,7 +14,8 @@ use unconvoy_measure::parts::Part;
 use crate::messages::command as messages;
 use crate::refusal::Refusal;
 
-const STUDY: Part = Part {
+/// The program of the study.
+pub const STUDY: Part = Part {
     name: "unconvoy-study",
     variable: Some(environment::STUDY.name),
     package: "unconvoy-papers",

@@ -22,7 +22,12 @@ pub struct Usage(String);
 impl Usage {
     /// Describes an error as wrong usage, with its causes.
     pub fn of(error: impl Into<anyhow::Error>) -> anyhow::Error {
-        Usage(format!("{:#}", error.into())).into()
+        Usage::text(format!("{:#}", error.into()))
+    }
+
+    /// Describes wrong usage in words.
+    pub fn text(why: String) -> anyhow::Error {
+        Usage(why).into()
     }
 }
 

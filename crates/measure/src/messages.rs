@@ -188,12 +188,15 @@ pub(crate) fn measured_later(cell: &str) -> String {
     format!("measured later than the others, after --resume: {cell}; start again without it")
 }
 
+/// Begins the cause of a violation.
+pub(crate) const VIOLATION: &str = "CONSISTENCY VIOLATION";
+
 pub(crate) fn violation(why: impl Display) -> String {
-    format!("CONSISTENCY VIOLATION: {why}")
+    format!("{VIOLATION}: {why}")
 }
 
 pub(crate) fn cells_violated(violated: usize, cells: usize) -> String {
-    format!("CONSISTENCY VIOLATION in {violated} of {cells} cells: do not use these locks")
+    format!("{VIOLATION} in {violated} of {cells} cells: do not use these locks")
 }
 
 pub(crate) fn runs_saved(count: usize, command: &str) -> String {

@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::export::{Exporter, Json};
 use crate::failure::{Failure, is_violation};
 use crate::goal::Judgement;
+use crate::interrupt::Interrupted;
 use crate::messages;
 use crate::output::{self, can_write, with_suffix, write};
 use crate::rows::csv_of_runs;
@@ -157,12 +158,17 @@ impl Record {
             judgements.into_iter().map(|judgement| judgement.without_pass(row, why)).collect();
     }
 
-    /// Prints the tables and writes the files.
+    /// Prints the tables and writes the files. A record that ended before its first run replaces
+    /// no earlier one.
     ///
     /// # Errors
     ///
     /// As [`finish`](Self::finish).
     pub fn deliver(self, out: Option<&Path>) -> anyhow::Result<Self> {
+        let is_interrupted = self.ended_by == Some(Interrupted.to_string());
+        let is_empty = self.ended_by.is_some() && self.runs.is_empty() && self.failures.is_empty();
+        let has_earlier = |out: &Path| with_suffix(out, ".json").exists();
+        let out = out.filter(|out| !(is_empty && (is_interrupted || has_earlier(out))));
         // Write the files first, so that a full or closed standard output does not lose them.
         let written = out.map_or(Ok(()), |out| self.write(out));
         output::print(&self.text(self.shown.as_ref().unwrap_or(&self.tables)))?;
@@ -200,8 +206,10 @@ impl Record {
             let _ = writeln!(text, "**Not complete:** {why}\n");
         }
         for failure in &self.failures {
-            let what = if failure.is_violation { "CONSISTENCY VIOLATION" } else { "Failed" };
-            let _ = writeln!(text, "**{what}:** {}\n", failure.why);
+            let what = if failure.is_violation { messages::VIOLATION } else { "Failed" };
+            // The cause of a violation begins with that word.
+            let why = failure.why.strip_prefix(messages::VIOLATION).unwrap_or(&failure.why);
+            let _ = writeln!(text, "**{what}:** {}\n", why.trim_start_matches(": "));
         }
         if !self.judgements.is_empty() {
             text.push_str(&judgements(&self.judgements).markdown());

@@ -48,7 +48,7 @@ pub fn csv_of_runs(runs: &[Value], failures: &[Failure]) -> anyhow::Result<Optio
 
 fn line(run: &Value) -> Option<Line> {
     let mut line = Line::new();
-    for part in ["round", "cell", "failure", "violation", "measured"] {
+    for part in ["round", "resumed", "transfer_ns", "cell", "failure", "violation", "measured"] {
         if let Some(value) = run.get(part) {
             // Members of objects keep their own names, unless those collide.
             let prefix = if value.is_object() { "" } else { part };

@@ -53,7 +53,7 @@ pub struct SimArgs {
         value_parser = clap::value_parser!(u32).range(1..=1000),
     )]
     pub rounds: u32,
-    /// Simulate records of `unconvoy bench counter` or `hashtable`, and compare
+    /// Simulate records of `unconvoy bench` counter, hashtable, nested or interference, and compare
     #[arg(
         long,
         value_name = "RECORD.json",
@@ -168,8 +168,7 @@ fn after_help() -> String {
 
 const EXAMPLES: &str = "\
 The simulator runs the same locks, load managers and controller as `unconvoy run`; only the \
-machine is simulated. docs/explanation/simulator.md describes its model. `unconvoy papers` \
-reproduces the papers' figures.
+machine is simulated. `unconvoy papers` reproduces the papers' figures.
 
 Exit status: 0 on success, 1 after a failure, 2 for wrong options, 130 after Ctrl-C, which keeps \
 finished points.

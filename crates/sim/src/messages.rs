@@ -3,6 +3,8 @@
 use core::fmt::Display;
 use std::path::Path;
 
+use unconvoy_measure::arguments::counted;
+
 /// Longest line of a list.
 const COLUMNS: usize = 110;
 
@@ -229,6 +231,14 @@ pub(crate) fn no_acquired_lock(path: &Path) -> String {
     format!("{} has no acquired lock: record a program that uses pthread locks", path.display())
 }
 
+pub(crate) fn more_waiting_than_threads(path: &Path, threads: u32) -> String {
+    format!(
+        "{}: its threads waited for longer than {} could: give --recorded-threads",
+        path.display(),
+        counted(threads.into(), "thread")
+    )
+}
+
 // Simulations.
 
 pub(crate) fn other_thread_counts() -> &'static str {
@@ -340,6 +350,7 @@ mod tests {
             no_throughput(record),
             not_a_lock_record(Path::new("stats.json")),
             no_acquired_lock(Path::new("stats.json")),
+            more_waiting_than_threads(Path::new("stats.json"), 2),
             other_thread_counts().into(),
             no_memory().into(),
             no_transactions("niagara2-64"),

@@ -127,7 +127,7 @@ impl Pipelined {
             // The next holder may have released the lock to this waiter meanwhile.
             if waiter.state.get() == State::Asleep {
                 waiter.state.set(State::Awake(now));
-                machine::unpark(Rc::as_ptr(&waiter).addr(), 1);
+                machine::unpark(Rc::as_ptr(&waiter).addr(), None, 1);
             }
         }
     }
@@ -157,7 +157,7 @@ impl Mutex for Pipelined {
         while !(self.poll() || is_granted()) {
             waiter.state.set(State::Asleep);
             let is_woken = || waiter.state.get() != State::Asleep;
-            machine::park(Rc::as_ptr(&waiter).addr(), is_woken, None);
+            machine::park(Rc::as_ptr(&waiter).addr(), None, is_woken, None);
             if let State::Awake(at) | State::Granted(at) = waiter.state.get() {
                 add(&self.wake_up_ns, machine::now().saturating_sub(at));
             }
@@ -183,7 +183,7 @@ impl Mutex for Pipelined {
         add(&self.between_grants_ns, now.saturating_sub(self.last_grant.replace(now)));
         self.owner.holder.store(next.thread + 1, Relaxed);
         if next.state.replace(State::Granted(now)) == State::Asleep {
-            machine::unpark(Rc::as_ptr(&next).addr(), 1);
+            machine::unpark(Rc::as_ptr(&next).addr(), None, 1);
         }
         self.fill_window();
     }

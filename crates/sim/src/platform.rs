@@ -8,8 +8,8 @@ use unconvoy::contention::visible::{Row, VisibleReaders};
 use unconvoy::load::{Context, LoadControl, ThreadState};
 use unconvoy::lock::Process;
 use unconvoy::primitive::{
-    Abort, Atomics, Begun, Clock, Generation, Monitor, Parking, SAMPLED, SliceExtension, Spin,
-    Threads, Transactions, poll_for_change,
+    Abort, Atomics, Begun, Clock, Generation, Kind, Monitor, Parking, SAMPLED, SliceExtension,
+    Spin, Threads, Transactions, poll_for_change,
 };
 use unconvoy::queue::{Node, NodeMemory};
 
@@ -69,11 +69,19 @@ impl Monitor for Simulated {
 
 impl Parking for Simulated {
     fn park(word: &SimulatedCell<u32>, expected: u32, deadline: Option<u64>) {
-        machine::park(word.address(), || word.get() != expected, deadline);
+        machine::park(word.address(), None, || word.get() != expected, deadline);
     }
 
     fn unpark(word: *const SimulatedCell<u32>, count: u32) {
-        machine::unpark(word.addr(), count);
+        machine::unpark(word.addr(), None, count);
+    }
+
+    fn park_as(kind: Kind, word: &SimulatedCell<u32>, expected: u32, deadline: Option<u64>) {
+        machine::park(word.address(), Some(kind), || word.get() != expected, deadline);
+    }
+
+    fn unpark_kind(kind: Kind, word: *const SimulatedCell<u32>, count: u32) {
+        machine::unpark(word.addr(), Some(kind), count);
     }
 }
 

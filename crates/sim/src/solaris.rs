@@ -100,7 +100,7 @@ impl Mutex for Solaris {
         let granted = Rc::new(Cell::new(false));
         self.queue.borrow_mut().push_back((machine::current(), granted.clone()));
         while !granted.get() {
-            machine::park(Rc::as_ptr(&granted).addr(), || granted.get(), None);
+            machine::park(Rc::as_ptr(&granted).addr(), None, || granted.get(), None);
         }
     }
 
@@ -122,7 +122,7 @@ impl Mutex for Solaris {
         };
         self.owner.holder.store(thread + 1, Relaxed);
         granted.set(true);
-        machine::unpark(Rc::as_ptr(&granted).addr(), 1);
+        machine::unpark(Rc::as_ptr(&granted).addr(), None, 1);
     }
 
     fn is_locked(&self) -> bool {

@@ -72,12 +72,12 @@ pub const NATIVE: Figure = Figure {
     minutes: 20,
     made: Made::Native(Native {
         benchmarks: &[
-            &["raytrace", "--locks", LOCKS],
+            &["splash", "--locks", LOCKS],
             &["tatp", "--locks", LOCKS],
             // Section 4: each disk request takes 6 ms.
             &["tpcc", "--locks", LOCKS, "--io-ms", "6"],
         ],
-        records: Records::And(&["splash", "leveldb"]),
+        records: Records::And(&["raytrace", "leveldb"]),
         draw: Some(over_threads::draw),
         ..Native::MEDIANS
     }),

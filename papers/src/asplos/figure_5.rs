@@ -10,7 +10,7 @@ use crate::view::Lines;
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use unconvoy_measure::chart::panel::Panel;
-use unconvoy_measure::chart::{colour, index_of};
+use unconvoy_measure::chart::{Sign, index_of};
 use unconvoy_measure::record::Record;
 use unconvoy_sim::experiment::Measured;
 use unconvoy_sim::experiment::Task;
@@ -147,11 +147,11 @@ fn draw(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
         most = counts.iter().fold(most, |most, &(_, count)| most.max(count));
         if series.is_empty() {
             series.push(stepped(
-                colour(index_of("target", names)),
+                Sign::of(index_of("target", names)),
                 vec![(0.0, counted.target), (end, counted.target)],
             ));
         }
-        series.push(stepped(colour(index_of(manager, names)), counts));
+        series.push(stepped(Sign::of(index_of(manager, names)), counts));
     }
     ensure!(!series.is_empty(), messages::record_lacks("its time series"));
     Ok(over_time("threads awake", "ms", end, most, series))

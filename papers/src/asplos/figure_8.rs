@@ -9,7 +9,7 @@ use crate::record_view::{first_round, over_time, stepped};
 use crate::view::Lines;
 use anyhow::ensure;
 use unconvoy_measure::chart::panel::Panel;
-use unconvoy_measure::chart::{colour, index_of};
+use unconvoy_measure::chart::{Sign, index_of};
 use unconvoy_measure::record::Record;
 use unconvoy_sim::experiment::Task;
 use unconvoy_sim::experiment::{Bump, Measured, Reaction};
@@ -213,7 +213,7 @@ fn draw(record: &Record, names: &mut Vec<String>) -> anyhow::Result<Panel> {
         begin += change.end_ns;
     }
     let most = asked.iter().chain(&awake).map(|&(_, count)| count).max().unwrap_or(1);
-    let mut line = |name: &str, counts| stepped(colour(index_of(name, names)), counts);
+    let mut line = |name: &str, counts| stepped(Sign::of(index_of(name, names)), counts);
     let series = vec![line("asked for", asked), line("not asleep", awake)];
     let across = "ms sampled, the rests between the changes left out";
     Ok(over_time("threads", across, begin as f64 / 1e6, most, series))

@@ -80,7 +80,7 @@ pub fn interference(options: &Options) -> anyhow::Result<Record> {
     }
     let shape = Shape {
         across: "threads of the other process, % of the processors".to_string(),
-        up: format!("self's {}", workload.metric.heading),
+        up: format!("self's {} ({})", workload.metric.heading, workload.name),
         metric: "self_per_sec".to_string(),
         lines: OTHERS.iter().map(|(_, line)| line.to_string()).collect(),
         places: std::iter::once(0.0).chain(options.others.iter().copied()).collect(),

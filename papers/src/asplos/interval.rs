@@ -61,7 +61,7 @@ pub fn interval(options: &Options) -> anyhow::Result<Record> {
         .collect();
     let shape = Shape {
         across: "controller's interval, ms".to_string(),
-        up: format!("{} under the default lock", workload.metric.heading),
+        up: format!("{} of {} under the default lock", workload.metric.heading, workload.name),
         metric: workload.metric.name.to_string(),
         lines: loads.iter().map(|&load| line(load)).collect(),
         places: options.intervals.clone(),

@@ -31,7 +31,7 @@ pub const SIMULATED: Figure = Figure {
 pub const NATIVE: Figure = Figure {
     name: "taco-1",
     paper: Paper::Taco(1),
-    title: "Throughput and lock-waiting time of parallel postmark",
+    title: "Throughput of parallel postmark",
     remark: SIMULATED.remark,
     minutes: 2,
     made: Made::Native(Native {

@@ -11,6 +11,7 @@ mod tables;
 use clap::Args;
 use serde_json::json;
 use unconvoy_measure::context::processors;
+use unconvoy_measure::failure::Usage;
 use unconvoy_measure::record::Record;
 
 use crate::energy;
@@ -51,7 +52,7 @@ pub fn run(options: &Options) -> anyhow::Result<Record> {
     let programs = options.grid.session.places.find(&[COUNTER.program], &[])?;
     let common = &options.grid.session.common;
     let (rows, left_out) =
-        configurations(&options.grid.locks, COUNTER.has_kind).map_err(anyhow::Error::msg)?;
+        configurations(&options.grid.locks, COUNTER.has_kind).map_err(Usage::text)?;
     let cells = grid::cells(&rows, &options.grid.threads, &options.think);
     let metric = COUNTER.metric;
     let parameters = json!({

@@ -28,7 +28,7 @@ pub fn near_the_best(matrix: &Matrix, name: &str) -> Judgement {
     };
     let fields = (0..matrix.threads.len()).filter_map(|column| {
         let (best, median) = matrix.best(column)?;
-        let (ours, theirs) = (matrix.measured(row, column)?, matrix.measured(best, column)?);
+        let (ours, theirs) = (matrix.comparable(row, column)?, matrix.measured(best, column)?);
         let certainty = if ours.count.min(theirs.count) < FEWEST_RUNS {
             "too few runs for a spread"
         } else if ours.differs_from(&theirs) {
@@ -64,7 +64,7 @@ fn kept(matrix: &Matrix, name: &str, goal: &Goal, per_processor: u32) -> Judgeme
         let row = matrix.row(DEFAULT)?;
         let is_peak = |column: usize| matrix.threads[column] <= matrix.processors;
         let mut peaks = (0..matrix.threads.len()).filter(|&column| is_peak(column));
-        peaks.any(|column| matrix.measured(row, column).is_some()).then_some(())?;
+        peaks.any(|column| matrix.comparable(row, column).is_some()).then_some(())?;
         matrix.retention(row, matrix.column(threads)?)
     };
     match retention() {

@@ -1,5 +1,7 @@
 //! Measurements by configuration and thread count, and values computed from them.
 
+use std::collections::BTreeSet;
+
 use unconvoy_measure::cells::Samples;
 use unconvoy_measure::context::processors;
 use unconvoy_measure::statistics::Spread;
@@ -17,6 +19,8 @@ pub struct Matrix<'a> {
     pub cells: Vec<Vec<Option<usize>>>,
     /// The samples.
     pub samples: &'a Samples<Values>,
+    /// Cells that are compared with no other: an interruption separates their runs.
+    pub separated: BTreeSet<usize>,
     /// The compared value.
     pub metric: Metric,
     /// Processors of the machine.
@@ -43,6 +47,7 @@ impl<'a> Matrix<'a> {
                 .map(|row| threads.iter().map(|&threads| find(row, threads)).collect())
                 .collect(),
             samples,
+            separated: samples.separated(),
             metric,
             processors: processors(),
             seconds,
@@ -79,6 +84,12 @@ impl<'a> Matrix<'a> {
         self.spread(row, column, |values| values.get(self.metric.name))
     }
 
+    /// Returns [`measured`](Self::measured) for a comparison with other cells.
+    pub fn comparable(&self, row: usize, column: usize) -> Option<Spread> {
+        let cell = (*self.cells.get(row)?.get(column)?)?;
+        if self.separated.contains(&cell) { None } else { self.measured(row, column) }
+    }
+
     /// Returns how many times as good as `base` a value is.
     fn times(&self, value: f64, base: f64) -> Option<f64> {
         let (above, below) =
@@ -88,8 +99,8 @@ impl<'a> Matrix<'a> {
 
     /// Returns the row with the best median of a column, and that median.
     pub fn best(&self, column: usize) -> Option<(usize, f64)> {
-        let medians =
-            (0..self.rows.len()).filter_map(|row| Some((row, self.measured(row, column)?.median)));
+        let medians = (0..self.rows.len())
+            .filter_map(|row| Some((row, self.comparable(row, column)?.median)));
         let goodness = |value: f64| if self.metric.lower_is_better { -value } else { value };
         medians.max_by(|left, right| goodness(left.1).total_cmp(&goodness(right.1)))
     }
@@ -98,6 +109,7 @@ impl<'a> Matrix<'a> {
     /// worse.
     pub fn relative(&self, row: usize, column: usize) -> Option<Spread> {
         let (_, best) = self.best(column)?;
+        self.comparable(row, column)?;
         self.spread(row, column, |values| self.times(values.get(self.metric.name)?, best))
     }
 
@@ -127,9 +139,9 @@ impl<'a> Matrix<'a> {
     /// Returns a cell's median relative to the best median of its row: the retained part of its
     /// peak.
     pub fn retention(&self, row: usize, column: usize) -> Option<f64> {
-        let own = self.measured(row, column)?.median;
+        let own = self.comparable(row, column)?.median;
         let kept = (0..self.threads.len())
-            .filter_map(|other| self.times(own, self.measured(row, other)?.median));
+            .filter_map(|other| self.times(own, self.comparable(row, other)?.median));
         kept.min_by(f64::total_cmp)
     }
 
@@ -177,6 +189,7 @@ pub(super) mod tests {
                 .map(|row| (0..columns).map(|column| Some(row * columns + column)).collect())
                 .collect(),
             samples,
+            separated: samples.separated(),
             metric: Metric { name: "ops_per_sec", heading: "operations/s", lower_is_better },
             processors: 2,
             seconds: 10.0,
@@ -197,6 +210,16 @@ pub(super) mod tests {
         assert!(near(matrix.score(1), 0.5_f64.sqrt()));
         assert_eq!(matrix.ranking(), [1, 0, 2], "a row with holes is last");
         assert!(near(matrix.retention(0, 1), 0.5) && near(matrix.retention(0, 0), 1.0));
+    }
+
+    #[test]
+    fn cell_measured_after_a_resumption_is_compared_with_no_other() {
+        let mut samples = samples(&[&[100.0, 50.0], &[200.0, 200.0]], "");
+        samples.all.iter_mut().filter(|it| it.cell == 3).for_each(|it| it.resumed = 1);
+        let matrix = matrix(&samples, &["libc", "default"], &[2, 4], false);
+        assert!(matrix.measured(1, 1).is_some() && matrix.relative(1, 1).is_none());
+        assert_eq!(matrix.best(1).map(|best| best.0), Some(0));
+        assert!(near(matrix.retention(1, 0), 1.0) && matrix.retention(1, 1).is_none());
     }
 
     #[test]

@@ -16,6 +16,7 @@ use anyhow::ensure;
 use clap::Args;
 use serde_json::json;
 use unconvoy_measure::arguments::threads;
+use unconvoy_measure::failure::Usage;
 use unconvoy_measure::record::Record;
 
 use crate::energy;
@@ -70,7 +71,7 @@ impl Grid<'_> {
         let workload = self.workload;
         let programs = find(workload, &options.session.places)?;
         let (rows, left_out) =
-            configurations(&options.locks, workload.has_kind).map_err(anyhow::Error::msg)?;
+            configurations(&options.locks, workload.has_kind).map_err(Usage::text)?;
         let common = &options.session.common;
         let counts = each_once(&options.threads);
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();

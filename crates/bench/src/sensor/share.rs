@@ -63,7 +63,13 @@ pub fn measure(contenders: u32, seconds: f64) -> anyhow::Result<Share> {
     })
 }
 
+/// Number of threads of the goal.
+const CONTENDERS_OF_GOAL: u32 = 64;
+
 pub fn judge(contenders: u32, samples: &Samples<Share>) -> Judgement {
+    if contenders != CONTENDERS_OF_GOAL {
+        return goals::CONTROLLER.not_judged(format!("needs --contenders {CONTENDERS_OF_GOAL}"));
+    }
     match samples.spread(0, |share| Some(share.run_percent)) {
         Some(spread) => goals::CONTROLLER.judge(
             spread.median,

@@ -35,9 +35,14 @@ impl Axis {
         let margin = 0.06 * (last - first).max(1.0);
         Self {
             range: first - margin..last + margin,
-            ticks: values.iter().map(|&value| (Self::at(value), Unit::Plain.tick(value))).collect(),
+            ticks: values.iter().map(|&value| (Self::at(value), Self::label(value))).collect(),
             is_logarithmic: true,
         }
+    }
+
+    /// Labels a value in full, unless it is long: a prefix would hide digits of a thread count.
+    fn label(value: f64) -> String {
+        if value < 1e5 { value.to_string() } else { Unit::Plain.tick(value) }
     }
 
     /// Returns a value's position on an axis from [`at_each`](Self::at_each).
@@ -58,24 +63,21 @@ impl Axis {
     pub fn values(values: &[f64], unit: Unit) -> Self {
         let largest = values.iter().copied().fold(0.0, f64::max);
         let smallest = values.iter().copied().fold(f64::INFINITY, f64::min);
-        if largest <= 0.0 {
-            return Self::linear(1.0, unit);
-        }
         if smallest > 0.0 && largest / smallest > LINEAR_UP_TO {
             Self::logarithmic(smallest, largest, unit)
         } else {
-            Self::linear(largest, unit)
+            Self::linear(smallest.min(0.0), largest, unit)
         }
     }
 
     /// Creates a linear axis from zero to `largest`.
     pub fn up_to(largest: f64, unit: Unit) -> Self {
-        Self::linear(if largest > 0.0 { largest } else { 1.0 }, unit)
+        Self::linear(0.0, largest, unit)
     }
 
     /// Creates an axis from 0 to 1, for an index.
     pub fn index() -> Self {
-        Self { range: 0.0..1.06, ..Self::linear(1.0, Unit::Plain) }
+        Self { range: 0.0..1.06, ..Self::linear(0.0, 1.0, Unit::Plain) }
     }
 
     /// Returns a value's position.
@@ -87,12 +89,16 @@ impl Axis {
         if value > 0.0 { value.log10() } else { self.range.start }
     }
 
-    fn linear(largest: f64, unit: Unit) -> Self {
-        let step = round_up(largest / TICKS);
-        let count = (largest / step * (1.0 - 1e-9)).ceil() as u32;
-        let ticks = (0..=count).map(|n| f64::from(n) * step).map(|v| (v, unit.tick(v))).collect();
-        // Room for the topmost marker and its error bar.
-        Self { range: 0.0..1.06 * largest, ticks, is_logarithmic: false }.trimmed()
+    /// `smallest` is at most 0, and `largest` at least.
+    fn linear(smallest: f64, largest: f64, unit: Unit) -> Self {
+        let largest = if smallest < largest { largest } else { 1.0 };
+        let step = round_up((largest - smallest) / TICKS);
+        let end = |value: f64| (value.abs() / step * (1.0 - 1e-9)).ceil() as i32;
+        let ticks = (-end(smallest)..=end(largest)).map(|n| f64::from(n) * step);
+        let ticks = ticks.map(|value| (value, unit.tick(value))).collect();
+        // Room for the outermost markers and their error bars.
+        let range = 1.06 * smallest..1.06 * largest.max(f64::MIN_POSITIVE);
+        Self { range, ticks, is_logarithmic: false }.trimmed()
     }
 
     fn logarithmic(smallest: f64, largest: f64, unit: Unit) -> Self {
@@ -146,6 +152,13 @@ mod tests {
         let axis = Axis::values(&[3.1e6, 4.8e6], Unit::Plain);
         assert_eq!(labels(&axis), ["0", "1 M", "2 M", "3 M", "4 M", "5 M"]);
         assert_eq!(axis.position(2e6), 2e6);
+    }
+
+    #[test]
+    fn axis_reaches_to_negative_values() {
+        let axis = Axis::values(&[-12.5, -3.0], Unit::Plain);
+        assert!(axis.range.contains(&-12.5) && axis.ticks.iter().any(|(at, _)| *at == 0.0));
+        assert_eq!(labels(&Axis::at_each(&[1000.0, 1024.0, 1025.0])), ["1000", "1024", "1025"]);
     }
 
     #[test]

@@ -15,10 +15,10 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::output::{with_suffix, write};
 use panel::Panel;
-use style::{FONT, INK};
+use style::{FONT, INK, SMALL_LETTER_WIDTH};
 
-pub use plotters::style::RGBColor as Colour;
-pub use style::colour;
+pub use raster::PNG;
+pub use style::Sign;
 
 const PANEL_WIDTH: u32 = 440;
 /// Smallest width, which has room for the legend and the caption of a single panel.
@@ -35,8 +35,6 @@ const SIGN_WIDTH: i32 = 34;
 /// Width of a letter in the legend. This is an upper estimate, because only the SVG's viewer knows
 /// the font.
 const LETTER_WIDTH: i32 = 8;
-/// Width of a letter in the remark, whose font is smaller.
-const SMALL_LETTER_WIDTH: f64 = 6.2;
 /// Gap between legend entries.
 const ENTRY_GAP: i32 = 22;
 
@@ -45,7 +43,7 @@ const ENTRY_GAP: i32 = 22;
 pub struct Figure {
     /// Title at the top.
     pub title: String,
-    /// Names of the series, in the order of each panel's series. [`colour`] has their colours.
+    /// Names of the series, in the order of each panel's series. [`Sign`] has their colours.
     pub names: Vec<String>,
     /// Panels from left to right.
     pub panels: Vec<Panel>,
@@ -124,7 +122,7 @@ impl Figure {
             }
             root.present()?;
         }
-        Ok(text)
+        Ok(text.chars().map(in_xml).collect())
     }
 
     /// Draws title and legend.
@@ -150,17 +148,27 @@ impl Figure {
             let total: i32 = entries.iter().map(|&index| entry_width(&names[index])).sum();
             let mut x = (width as i32 - total + ENTRY_GAP) / 2;
             for &index in entries {
-                let colour = colour(index);
+                let sign = Sign::of(index);
                 area.draw(&PathElement::new(
                     [(x, y), (x + SIGN_WIDTH - 8, y)],
-                    colour.stroke_width(3),
+                    sign.colour.stroke_width(3),
                 ))?;
-                area.draw(&Circle::new((x + (SIGN_WIDTH - 8) / 2, y), 5, colour.filled()))?;
+                sign.mark(area, (x + (SIGN_WIDTH - 8) / 2, y))?;
                 area.draw(&Text::new(names[index].clone(), (x + SIGN_WIDTH, y), style.clone()))?;
                 x += entry_width(&names[index]);
             }
         }
         Ok(())
+    }
+}
+
+/// Returns a character, or `?` if XML has no such character.
+pub fn in_xml(character: char) -> char {
+    match character {
+        '\n' | '\t' => character,
+        '\u{fffe}' | '\u{ffff}' => '?',
+        control if control.is_control() => '?',
+        other => other,
     }
 }
 
@@ -221,6 +229,19 @@ mod tests {
         );
         assert_eq!(lines.join(" "), text.trim());
         assert!(wrapped("", LEAST_WIDTH).is_empty());
+    }
+
+    #[test]
+    fn figure_is_xml_whatever_its_title() {
+        let figure = Figure {
+            title: "a\u{1b}[31m<b>\u{ffff}".into(),
+            names: Vec::new(),
+            panels: Vec::new(),
+            caption: String::new(),
+            remark: None,
+        };
+        let svg = figure.svg().expect("drawn");
+        assert!(svg.contains("a?[31m&lt;b&gt;?"), "{svg}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::axis::Axis;
-use super::style::{FONT, INK};
+use super::style::{FONT, INK, SMALL_LETTER_WIDTH, Sign};
 use crate::statistics::Spread;
 
 const TITLE_HEIGHT: i32 = 30;
@@ -45,8 +45,8 @@ impl Point {
 /// One line with its band and markers.
 #[derive(Debug)]
 pub struct Series {
-    /// Colour of line, band and markers.
-    pub colour: RGBColor,
+    /// Colour and markers.
+    pub sign: Sign,
     /// Points from left to right.
     pub points: Vec<Point>,
     /// Whether points have markers. Thousands of markers would hide the line.
@@ -134,12 +134,18 @@ impl Panel {
             let style = text(14, HPos::Right, VPos::Center);
             area.draw(&Text::new(label.clone(), (frame.left - 8, y), style))?;
         }
+        let mut free_from = i32::MIN;
         for (at, label) in &self.across.ticks {
             let x = self.x(frame, *at);
             area.draw(&PathElement::new(
                 [(x, frame.bottom), (x, frame.bottom + 4)],
                 INK.stroke_width(1),
             ))?;
+            let half = SMALL_LETTER_WIDTH as i32 * label.chars().count() as i32 / 2;
+            if x - half < free_from {
+                continue; // it would cover the last label
+            }
+            free_from = x + half + SMALL_LETTER_WIDTH as i32;
             let style = text(14, HPos::Center, VPos::Top);
             area.draw(&Text::new(label.clone(), (x, frame.bottom + 8), style))?;
         }
@@ -191,7 +197,7 @@ impl Panel {
         let upper = series.points.iter().map(|p| (self.x(frame, p.at), self.y(frame, p.high)));
         let lower = series.points.iter().rev().map(|p| (self.x(frame, p.at), self.y(frame, p.low)));
         let outline: Vec<(i32, i32)> = upper.chain(lower).collect();
-        area.draw(&Polygon::new(outline, series.colour.mix(0.15)))?;
+        area.draw(&Polygon::new(outline, series.sign.colour.mix(0.15)))?;
         Ok(())
     }
 
@@ -201,7 +207,7 @@ impl Panel {
         frame: &Frame,
         series: &Series,
     ) -> anyhow::Result<()> {
-        let colour = series.colour;
+        let colour = series.sign.colour;
         for point in &series.points {
             let x = self.x(frame, point.at);
             let (low, high) = (self.y(frame, point.low), self.y(frame, point.high));
@@ -220,8 +226,7 @@ impl Panel {
             series.points.iter().map(|p| (self.x(frame, p.at), self.y(frame, p.middle))).collect();
         area.draw(&PathElement::new(medians.clone(), colour.stroke_width(3)))?;
         for at in medians.into_iter().filter(|_| series.has_markers) {
-            area.draw(&Circle::new(at, 5, WHITE.filled()))?;
-            area.draw(&Circle::new(at, 4, colour.filled()))?;
+            series.sign.mark(area, at)?;
         }
         Ok(())
     }

@@ -12,7 +12,8 @@ use crate::messages;
 use crate::output::complain;
 use crate::parts::Part;
 
-const PROGRAM: Part = Part { name: "unconvoy-png", variable: None, package: "unconvoy-png" };
+/// The rasteriser.
+pub const PNG: Part = Part { name: "unconvoy-png", variable: None, package: "unconvoy-png" };
 
 /// Converts `svg` to PNG; `None` if the program is not installed, with one note on standard error.
 ///
@@ -20,7 +21,7 @@ const PROGRAM: Part = Part { name: "unconvoy-png", variable: None, package: "unc
 ///
 /// The program failed.
 pub fn png(svg: &str) -> anyhow::Result<Option<Vec<u8>>> {
-    let program = match PROGRAM.find() {
+    let program = match PNG.find() {
         Ok(program) => program,
         Err(why) => {
             static NOTE: Once = Once::new();
@@ -42,7 +43,7 @@ pub fn png(svg: &str) -> anyhow::Result<Option<Vec<u8>>> {
     })?;
     if !output.status.success() {
         let printed = String::from_utf8_lossy(&output.stderr);
-        bail!(messages::program_failed(PROGRAM.name, output.status, printed.trim_end()));
+        bail!(messages::program_failed(PNG.name, output.status, printed.trim_end()));
     }
     Ok(Some(output.stdout))
 }

@@ -373,7 +373,10 @@ fn subtract_simulated_costs(machine: &mut Parameters) {
             seed: 1,
             interval_ns: None,
         };
-        outcome::simulate(&point, &Stop::new(false)).map_or(0.0, |outcome| 1e12 / outcome.per_s)
+        outcome::simulate(&point, &Stop::new(false))
+            .ok()
+            .filter(|outcome| outcome.per_s > 0.0)
+            .map_or(0.0, |outcome| 1e12 / outcome.per_s)
     };
     const SECTION_NS: u64 = 100;
     let counter = of_turn(bench_counter(&bare, SECTION_NS, 0)) - 1e3 * SECTION_NS as f64;

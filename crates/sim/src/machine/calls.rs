@@ -1,6 +1,8 @@
 //! Operations of a simulated thread other than memory accesses: work, read the clock, wait, sleep,
 //! and report its activity.
 
+use unconvoy::primitive::Kind;
+
 use super::abort::{in_transaction, leave_transaction, take_effect};
 use super::access::{load, synchronise, wait};
 use super::interplay::Machine;
@@ -110,9 +112,14 @@ pub(crate) fn yield_now() {
     }
 }
 
-/// Parks the calling thread on `address` until a wake-up or `deadline`. Returns at once if
-/// `is_changed` returns true: the word then has another value.
-pub(crate) fn park(address: usize, is_changed: impl FnOnce() -> bool, deadline: Option<u64>) {
+/// Parks the calling thread on `address`, as a thread of `kind`, until a wake-up or `deadline`.
+/// Returns at once if `is_changed` returns true: the word then has another value.
+pub(crate) fn park(
+    address: usize,
+    kind: Option<Kind>,
+    is_changed: impl FnOnce() -> bool,
+    deadline: Option<u64>,
+) {
     leave_transaction();
     with(|machine| machine.clock.now += machine.parameters.scheduler.park_ns);
     load(address);
@@ -125,20 +132,20 @@ pub(crate) fn park(address: usize, is_changed: impl FnOnce() -> bool, deadline: 
     }
     with(|machine| {
         machine.memory.record_change(machine.current);
-        machine.park(address, deadline);
+        machine.park(address, kind, deadline);
     });
     suspend();
 }
 
-/// Wakes up to `count` threads parked on `address`.
-pub(crate) fn unpark(address: usize, count: u32) {
+/// Wakes up to `count` threads parked on `address`: those of one kind, or of every kind.
+pub(crate) fn unpark(address: usize, kind: Option<Kind>, count: u32) {
     leave_transaction();
     with(|machine| machine.clock.now += machine.parameters.scheduler.wake_call_ns);
     synchronise();
     enter_kernel();
     with(|machine| {
         machine.memory.record_change(machine.current);
-        machine.unpark(address, count);
+        machine.unpark(address, kind, count);
     });
     reschedule();
 }

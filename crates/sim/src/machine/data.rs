@@ -44,14 +44,14 @@ impl Word {
 
     /// Wakes one thread that [waits](wait_for_word) on this word.
     pub fn wake_one(&self) {
-        unpark(core::ptr::from_ref(self.0).addr(), 1);
+        unpark(core::ptr::from_ref(self.0).addr(), None, 1);
     }
 }
 
 /// Parks the calling thread on `word` until a wake-up finds `is_waiting` false.
 pub fn wait_for_word(word: &Word, is_waiting: impl Fn() -> bool) {
     while is_waiting() {
-        park(core::ptr::from_ref(word.0).addr(), || !is_waiting(), None);
+        park(core::ptr::from_ref(word.0).addr(), None, || !is_waiting(), None);
     }
 }
 

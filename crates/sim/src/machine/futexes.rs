@@ -3,6 +3,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use unconvoy::primitive::Kind;
+
 use crate::parameters::Scheduler;
 
 /// The sleep of a thread, if any.
@@ -18,7 +20,7 @@ pub(crate) struct Futexes {
     timer_tick_ns: u64,
     timer_slack_ns: u64,
     /// Sleepers by address, in order of arrival.
-    parked: HashMap<usize, VecDeque<u32>>,
+    parked: HashMap<usize, VecDeque<(u32, Option<Kind>)>>,
     /// Indexed by thread.
     sleeps: Vec<Sleep>,
 }
@@ -33,9 +35,9 @@ impl Futexes {
         self.sleeps.push(Sleep::default());
     }
 
-    pub(crate) fn park(&mut self, thread: u32, address: usize) {
+    pub(crate) fn park(&mut self, thread: u32, address: usize, kind: Option<Kind>) {
         self.sleeps[thread as usize].address = Some(address);
-        self.parked.entry(address).or_default().push_back(thread);
+        self.parked.entry(address).or_default().push_back((thread, kind));
     }
 
     /// Records that a timer ends the sleep of `thread`.
@@ -43,22 +45,23 @@ impl Futexes {
         self.sleeps[thread as usize].is_timed = true;
     }
 
-    /// Removes the longest parked thread from the queue of `address`.
-    pub(crate) fn unpark(&mut self, address: usize) -> Option<u32> {
+    /// Removes the longest parked thread from the queue of `address`: of one kind, or of any.
+    pub(crate) fn unpark(&mut self, address: usize, kind: Option<Kind>) -> Option<u32> {
         let queue = self.parked.get_mut(&address)?;
-        let thread = queue.pop_front();
+        let is_meant = |&(_, parked): &(u32, Option<Kind>)| kind.is_none() || parked == kind;
+        let (thread, _) = queue.remove(queue.iter().position(is_meant)?)?;
         if queue.is_empty() {
             self.parked.remove(&address);
         }
-        self.sleeps[thread? as usize] = Sleep::default();
-        thread
+        self.sleeps[thread as usize] = Sleep::default();
+        Some(thread)
     }
 
     /// Ends the sleep of `thread` because its time is up.
     pub(crate) fn time_out(&mut self, thread: u32) {
         let Sleep { address, .. } = core::mem::take(&mut self.sleeps[thread as usize]);
         if let Some(queue) = address.and_then(|address| self.parked.get_mut(&address)) {
-            queue.retain(|&parked| parked != thread);
+            queue.retain(|&(parked, _)| parked != thread);
         }
     }
 
@@ -100,25 +103,37 @@ mod tests {
     fn sleepers_on_one_address_wake_in_order() {
         let mut futexes = futexes(0, 0);
         for (thread, address) in [(2, 64), (0, 64), (1, 128), (3, 64)] {
-            futexes.park(thread, address);
+            futexes.park(thread, address, None);
         }
         assert_eq!(futexes.parked_at(0), Some(64));
         assert_eq!(
-            [64, 64, 64, 64, 128, 192].map(|address| futexes.unpark(address)),
+            [64, 64, 64, 64, 128, 192].map(|address| futexes.unpark(address, None)),
             [Some(2), Some(0), Some(3), None, Some(1), None]
         );
         assert_eq!(futexes.parked_at(0), None);
     }
 
     #[test]
+    fn wake_up_of_one_kind_passes_the_other_by() {
+        let mut futexes = futexes(0, 0);
+        let kinds = [Kind::Shared, Kind::Exclusive, Kind::Shared, Kind::Exclusive];
+        (0..).zip(kinds).for_each(|(thread, kind)| futexes.park(thread, 64, Some(kind)));
+        let wakes = [Some(Kind::Exclusive), None, Some(Kind::Shared), Some(Kind::Shared), None];
+        assert_eq!(
+            wakes.map(|kind| futexes.unpark(64, kind)),
+            [Some(1), Some(0), Some(2), None, Some(3)]
+        );
+    }
+
+    #[test]
     fn timed_out_sleeper_is_not_woken_again() {
         let mut futexes = futexes(0, 0);
-        (0..2).for_each(|thread| futexes.park(thread, 64));
+        (0..2).for_each(|thread| futexes.park(thread, 64, None));
         futexes.set_timed(0);
         assert!(futexes.is_timed(0) && !futexes.is_timed(1));
         futexes.time_out(0);
         assert_eq!((futexes.is_timed(0), futexes.parked_at(0)), (false, None));
-        assert_eq!((futexes.unpark(64), futexes.unpark(64)), (Some(1), None));
+        assert_eq!((futexes.unpark(64, None), futexes.unpark(64, None)), (Some(1), None));
     }
 
     #[test]

@@ -12,6 +12,7 @@
 use std::any::Any;
 use std::fmt;
 
+use unconvoy::primitive::Kind;
 use unconvoy_sched::{Change, Policy, State as SpecialState};
 
 use super::clock::{Clock, Event};
@@ -267,8 +268,8 @@ impl Machine {
     }
 
     /// Parks the running thread on `address` until a wake-up or `deadline`. The caller suspends it.
-    pub(super) fn park(&mut self, address: usize, deadline: Option<u64>) {
-        self.futexes.park(self.current, address);
+    pub(super) fn park(&mut self, address: usize, kind: Option<Kind>, deadline: Option<u64>) {
+        self.futexes.park(self.current, address, kind);
         match deadline {
             Some(deadline) => self.sleep(deadline),
             None => self.leave(State::Blocked),
@@ -290,9 +291,9 @@ impl Machine {
     }
 
     /// Wakes up to `count` threads parked on `address`.
-    pub(super) fn unpark(&mut self, address: usize, count: u32) {
+    pub(super) fn unpark(&mut self, address: usize, kind: Option<Kind>, count: u32) {
         for _ in 0..count {
-            let Some(thread) = self.futexes.unpark(address) else { return };
+            let Some(thread) = self.futexes.unpark(address, kind) else { return };
             self.clock.now += self.parameters.scheduler.wake_thread_ns;
             self.end_sleep(thread);
         }

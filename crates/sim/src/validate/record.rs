@@ -180,7 +180,9 @@ pub(super) fn read(path: &Path, machine: &Parameters, most: u32) -> anyhow::Resu
     if !file.parameters.options.is_empty() {
         bail!(messages::measured_with_options(path, &file.parameters.options));
     }
-    let calibrated = machine.calibrated.is_some().then(|| 2 * machine.memory.same_cache_ns);
+    // Without two cores at one cache, the machine file has the preset's time for it.
+    let is_measured = machine.calibrated.is_some() && *machine.topology.cores_per_cache > 1;
+    let calibrated = is_measured.then(|| 2 * machine.memory.same_cache_ns);
     let is_far = |ns: u32| {
         let usual = calibrated.and_then(|usual| u32::try_from(usual).ok());
         usual.is_some_and(|usual| Distances::of([ns, usual].into_iter()).is_some())

@@ -219,7 +219,7 @@ impl Report<'_> {
             ],
         ];
         let mut text = format!(
-            "{} rows whose runs are all within {} of their median:\n\n{}\n\n",
+            "{} rows with several runs, all within {} of their median:\n\n{}\n\n",
             tail.rows,
             percent(PERCENTILE_GOAL),
             table(&["", "", "goal", "reached"], goals)
@@ -239,9 +239,9 @@ impl Report<'_> {
         let _ = write!(
             text,
             "Points whose rounds agree on the order of the locks:\n\n{}\n\n\
-             Points whose rounds do not agree:\n\n{}\n\n\
-             The machine does not repeat {} other rows. {} of them are simulated outside their \
-             runs, {} by more than {FACTOR_GOAL} times:\n\n{}\n\n",
+             Points with one round, or whose rounds do not agree:\n\n{}\n\n\
+             {} other rows have a single run, or runs that differ by more. {} of them are \
+             simulated outside their runs, {} by more than {FACTOR_GOAL} times:\n\n{}\n\n",
             ranks_table(&repeated),
             ranks_table(&changing),
             tail.unrepeated,

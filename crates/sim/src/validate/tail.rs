@@ -40,7 +40,7 @@ pub struct Ranks {
 impl Ranks {
     /// Whether the machine's own rounds agree as closely as the goal asks of the simulation.
     pub fn is_repeated(&self) -> bool {
-        self.rounds.is_none_or(|rounds| rounds >= RANK_GOAL)
+        self.rounds.is_some_and(|rounds| rounds >= RANK_GOAL)
     }
 }
 
@@ -68,10 +68,10 @@ pub struct Tail {
     pub ranks: Vec<Ranks>,
 }
 
-/// Whether all runs of a row are within [`PERCENTILE_GOAL`] of their median.
+/// Whether a row has several runs, all within [`PERCENTILE_GOAL`] of their median.
 pub(super) fn is_repeated(row: &Compared) -> bool {
-    let Spread { median, min, max, .. } = row.measured;
-    (max - median).max(median - min) <= PERCENTILE_GOAL * median
+    let Spread { median, min, max, count, .. } = row.measured;
+    count > 1 && (max - median).max(median - min) <= PERCENTILE_GOAL * median
 }
 
 /// How many times `one` is larger than `other`, or `other` than `one`.

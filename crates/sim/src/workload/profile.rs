@@ -17,6 +17,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
+use unconvoy_measure::failure::Usage;
 use unconvoy_measure::input;
 
 use super::step::{Step, Workload};
@@ -59,7 +60,8 @@ pub struct Profile {
 ///
 /// # Errors
 ///
-/// The file cannot be read, is not such a record, or has no acquired lock.
+/// The file cannot be read, is not such a record, has no acquired lock, or has more waiting than
+/// `threads` can have done, by default one per processor.
 pub fn read(path: &Path, threads: Option<u32>) -> anyhow::Result<Profile> {
     let text =
         input::read_text(path, input::RECORD).with_context(|| messages::cannot_read(path))?;
@@ -70,6 +72,11 @@ pub fn read(path: &Path, threads: Option<u32>) -> anyhow::Result<Profile> {
     }
     if record.locks.iter().all(|lock| lock.acquisitions == 0) || record.wall_ns == 0 {
         bail!(messages::no_acquired_lock(path));
+    }
+    let waited: u64 = record.locks.iter().map(|lock| lock.wait_ns).sum();
+    let ran_with = threads.unwrap_or(record.processors.max(1));
+    if waited > record.wall_ns.saturating_mul(ran_with.into()) {
+        return Err(Usage::text(messages::more_waiting_than_threads(path, ran_with)));
     }
     Ok(profile(record, threads))
 }
@@ -109,7 +116,8 @@ fn profile(mut record: Record, threads: Option<u32>) -> Profile {
         outside / (total - left_out)
     ));
     assumptions.push(
-        "times are exponentially distributed; sections do not nest; each section writes one line"
+        "times are exponentially distributed and include the calls of the recorded locks; sections \
+         do not nest; each section writes one line"
             .to_string(),
     );
     if others > 0 {
@@ -124,17 +132,15 @@ fn profile(mut record: Record, threads: Option<u32>) -> Profile {
     }
 
     record.locks.truncate(MOST);
-    let between = outside / turns / record.locks.len() as u64;
+    let count = record.locks.len();
+    // The parts have the sum of the whole, to a nanosecond.
+    let until = |part: usize| (outside as f64 / turns as f64 * part as f64 / count as f64) as u64;
     let mut steps = Vec::new();
     for (group, lock) in record.locks.iter().enumerate() {
         let per_million = (lock.acquisitions as f64 / turns as f64 * 1e6).round().max(1.0) as u32;
-        steps.push(Step::Varying { ns: between });
-        steps.push(Step::Perhaps {
-            group,
-            per_million,
-            ns: lock.hold_ns / lock.acquisitions,
-            lines: 1,
-        });
+        let held = lock.hold_ns as f64 / lock.acquisitions as f64;
+        steps.push(Step::Varying { ns: until(group + 1) - until(group) });
+        steps.push(Step::Perhaps { group, per_million, ns: held.round() as u64, lines: 1 });
     }
     let program = Path::new(&record.program)
         .file_name()

@@ -171,5 +171,5 @@ impl Databases {
 fn exponential(ns: u64) -> u64 {
     const STEPS: u64 = 1 << 32;
     let uniform = (machine::random(STEPS) + 1) as f64 / STEPS as f64;
-    (-(ns as f64) * uniform.ln()) as u64
+    (-(ns as f64) * uniform.ln()).round() as u64
 }

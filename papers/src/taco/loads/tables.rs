@@ -129,6 +129,7 @@ mod tests {
             threads: vec![1, 4],
             cells: vec![vec![Some(0), Some(1)], vec![Some(2), Some(3)]],
             samples: &samples,
+            separated: samples.separated(),
             metric: Metric { name: "ops_per_sec", heading: "searches/s", lower_is_better: false },
             processors: 4,
             seconds: 1.0,

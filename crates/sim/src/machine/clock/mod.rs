@@ -20,8 +20,11 @@ struct Alarm {
 pub(crate) struct Clock {
     /// The running thread's time, or the time of the last event.
     pub(crate) now: u64,
-    /// Time of the next event other than the running thread's progress.
+    /// Time of the next event other than the running thread's progress, or `end` if that is
+    /// earlier.
     horizon: u64,
+    /// When the simulation pauses.
+    end: u64,
     events: Events,
     /// Indexed by thread.
     alarms: Vec<Alarm>,
@@ -71,6 +74,7 @@ impl Clock {
     /// Advances to the next event and returns it. Advances to `end` if no event happens until then.
     #[inline]
     pub(crate) fn next(&mut self, end: u64) -> Option<Event> {
+        self.end = end;
         while self.events.next() <= end {
             let (time, event) = self.events.pop()?;
             self.now = time;
@@ -85,10 +89,10 @@ impl Clock {
         None
     }
 
-    /// Starts a thread's run, which lasts until the next event.
+    /// Starts a thread's run, which lasts until the next event or the simulation's pause.
     #[inline]
     pub(crate) fn begin_run(&mut self) {
-        self.horizon = self.events.next();
+        self.horizon = self.events.next().min(self.end);
     }
 
     /// Whether the running thread is ahead of the next event by more than `ns` nanoseconds.
@@ -151,8 +155,21 @@ mod tests {
     }
 
     #[test]
+    fn thread_runs_no_longer_than_to_the_pause() {
+        let mut clock = clock(1);
+        clock.schedule_resume(0, 10);
+        clock.push(1_000_000, Event::Balance);
+        assert_eq!(thread_of(clock.next(100)), Some(0));
+        clock.begin_run();
+        clock.now = 100;
+        assert!(!clock.is_ahead(0));
+        clock.now = 101;
+        assert!(clock.is_ahead(0));
+    }
+
+    #[test]
     fn event_scheduled_during_run_moves_the_horizon() {
-        let mut clock = clock(0);
+        let mut clock = Clock { end: 1_000, ..Clock::default() };
         clock.push(100, Event::Balance);
         clock.begin_run();
         clock.now = 100;

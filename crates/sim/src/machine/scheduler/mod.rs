@@ -7,8 +7,8 @@
 //! An idle context takes a thread from the longest queue. Every `balance_ns`, the longest queue
 //! gives one thread to the shortest. The tick ends the slice of a running thread, but only while
 //! another thread waits for the context. A thread that blocks keeps the rest of its slice, as in
-//! Solaris' time-sharing class (`ts_timeleft`) and in EEVDF (the deadline), so that frequent
-//! sleepers are preempted too.
+//! Solaris' time-sharing class (`ts_timeleft`), so that frequent sleepers are preempted too; in the
+//! order of EEVDF it gets a new slice when it wakes, as in Linux, unless it has run for too long.
 //!
 //! A tick takes time from the running thread, and more if it switches to another one. The times are
 //! drawn from a distribution. A preempted waiter's last sign of life is therefore old before the
@@ -215,6 +215,7 @@ impl Scheduler {
             self.run_if_idle(context, waker, clock);
             return preempted;
         }
+        self.queues.renew_slice(thread, clock.now);
         let context =
             placement::to_wake_on(&self.queues, self.special.as_ref(), &self.topology, thread);
         let least = self.queues.contexts[context].least_vruntime;

@@ -168,17 +168,47 @@ impl Queues {
     /// (`yield_task_fair`), a thread that is eligible forfeits the rest of its slice: each yield
     /// brings it a slice closer to the end of its turn, and one that does not yield runs on.
     pub(super) fn charge_yield(&mut self, thread: u32) {
-        let (order, slice) = (self.order, self.slice_ns);
-        let queue = &self.contexts[self.task(thread).context].queue;
-        let others = queue.iter().map(|&other| self.task(other).vruntime);
-        let (last, sum) =
-            others.fold((0, 0), |(last, sum), it| (it.max(last), sum + u128::from(it)));
-        let count = queue.len() as u128;
+        let (is_eligible, slice) = (self.is_eligible(thread, 0), self.slice_ns);
+        let by_deadline = self.order == Order::Deadline;
+        let last = self.others_of(thread).map(|other| self.task(other).vruntime).max().unwrap_or(0);
         let task = self.task_mut(thread);
-        if order != Order::Deadline {
+        if !by_deadline {
             task.vruntime = task.vruntime.max(last + 1);
-        } else if u128::from(task.vruntime) * count <= sum {
+        } else if is_eligible {
             (task.vruntime, task.slice_used) = (task.deadline(slice), 0);
+        }
+    }
+
+    /// The other threads on the context of `thread`, or waiting for it.
+    fn others_of(&self, thread: u32) -> impl Iterator<Item = u32> {
+        let Context { queue, current, .. } = &self.contexts[self.task(thread).context];
+        let is_other = move |other: &u32| *other != thread && *other != NO_THREAD;
+        queue.iter().chain([current]).copied().filter(is_other)
+    }
+
+    /// Whether `thread` has run for no more than its share of its context until `now`.
+    fn is_eligible(&self, thread: u32, now: u64) -> bool {
+        let running = self.contexts[self.task(thread).context].current;
+        let vruntime = |other: u32| {
+            let task = self.task(other);
+            let ran = if other == running { now.saturating_sub(task.ran_since) } else { 0 };
+            u128::from(task.vruntime + ran)
+        };
+        let (count, sum) = self
+            .others_of(thread)
+            .fold((0_u128, 0), |(count, sum), other| (count + 1, sum + vruntime(other)));
+        u128::from(self.task(thread).vruntime) * count <= sum
+    }
+
+    /// Gives a new slice to `thread`, which wakes, if the order is by deadline. One that has not
+    /// run yet keeps the part of a slice that it was [added](Self::add_thread) with.
+    ///
+    /// As in Linux (`dequeue_entity`), a thread that has run for more than its share when it blocks
+    /// stays in its queue until it has not, and has its old slice if it wakes before.
+    pub(super) fn renew_slice(&mut self, thread: u32, now: u64) {
+        let has_run = self.task(thread).vruntime != 0;
+        if self.order == Order::Deadline && has_run && self.is_eligible(thread, now) {
+            self.task_mut(thread).slice_used = 0;
         }
     }
 
@@ -255,6 +285,22 @@ mod tests {
         }
         assert_eq!([0, 1, 2].map(|thread| queues.task(thread).deadline(100)), [70, 120, 61]);
         assert_eq!([0; 4].map(|context| queues.pick(context)), [Some(0), Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn woken_thread_gets_a_new_slice_by_deadline_unless_it_has_run_for_too_long() {
+        let woken = |order, vruntime| {
+            let mut queues = Queues::new(1, 1, order, 100);
+            (0..2).for_each(|_| queues.add_thread(60));
+            queues.task_mut(0).vruntime = vruntime;
+            queues.contexts[0].current = 1;
+            queues.renew_slice(0, 500);
+            queues.task(0).slice_used
+        };
+        assert_eq!(woken(Order::Deadline, 500), 0);
+        assert_eq!(woken(Order::Deadline, 501), 60, "its share is 500 ns");
+        assert_eq!(woken(Order::Deadline, 0), 60, "it has not run");
+        assert_eq!(woken(Order::RunTime, 0), 60);
     }
 
     #[test]
