@@ -137,6 +137,22 @@ void unconvoy_rwlock_unlock(struct unconvoy_rwlock_t *lock);
 void unconvoy_after_fork(void);
 
 /*
+ Prevents load control in this process and its children, before the process installs a filter of
+ system calls (seccomp), which may end it for the controller's calls. Waiters spin and park from
+ then on. Returns false, without effect, in a child that shares its parent's memory.
+ */
+bool unconvoy_confine(void);
+
+/*
+ Calls `work(data)` while the process has no thread for load control. For calls that change its
+ credentials or its user namespace, such as setuid(2): the thread is unknown to libc, and would
+ keep what the process gives up.
+
+ `work` may be called with `data`, and returns.
+ */
+void unconvoy_without_controller(void (*work)(void*), void *data);
+
+/*
  A point between two units of work, such as requests or transactions, at which the calling thread
  may sleep for load. Call it where the thread holds no lock and waits for none, for example at
  the end of a request loop's body. Returns whether the thread slept.

@@ -2,6 +2,8 @@
 //!
 //! `make header` generates the header from this file; a test compares the two.
 
+use core::ffi::c_void;
+
 use lock_api::{GuardSend, RawMutex as _};
 
 use crate::contention::biased_rw::BiasedRw;
@@ -180,6 +182,30 @@ pub unsafe extern "C" fn unconvoy_rwlock_unlock(lock: *mut unconvoy_rwlock_t) {
 #[unsafe(no_mangle)]
 pub extern "C" fn unconvoy_after_fork() {
     crate::after_fork();
+}
+
+/// Prevents load control in this process and its children, before the process installs a filter of
+/// system calls (seccomp), which may end it for the controller's calls. Waiters spin and park from
+/// then on. Returns false, without effect, in a child that shares its parent's memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn unconvoy_confine() -> bool {
+    crate::confine()
+}
+
+/// Calls `work(data)` while the process has no thread for load control. For calls that change its
+/// credentials or its user namespace, such as setuid(2): the thread is unknown to libc, and would
+/// keep what the process gives up.
+///
+/// # Safety
+///
+/// `work` may be called with `data`, and returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unconvoy_without_controller(
+    work: unsafe extern "C" fn(*mut c_void),
+    data: *mut c_void,
+) {
+    // SAFETY: as promised.
+    crate::without_controller(|| unsafe { work(data) });
 }
 
 /// A point between two units of work, such as requests or transactions, at which the calling thread

@@ -89,7 +89,7 @@ pub mod raw;
 pub mod runtime;
 
 #[cfg(not(loom))]
-pub use runtime::{checkpoint, fork::after_fork};
+pub use runtime::{checkpoint, confine, fork::after_fork, without_controller};
 
 #[cfg(all(feature = "lock_api", not(loom)))]
 pub use raw::{Mutex, MutexGuard, RwLock};

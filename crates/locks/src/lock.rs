@@ -15,7 +15,7 @@ use crate::load::{Context, LoadManager, ThreadState, Wait, WaitSummary};
 use crate::parking::eventcount::{Eventcount, WaitedLock};
 use crate::primitive::backoff::Backoff;
 use crate::primitive::turn::{Outcome, Turn, Verdict};
-use crate::primitive::{Atomic, Primitive};
+use crate::primitive::{Atomic, Kind, Primitive};
 use crate::queue::NodeMemory;
 use spent::Spent;
 
@@ -303,6 +303,10 @@ struct WaitedRwLock<'a, P: Primitive> {
 }
 
 impl<P: VisibleReaders> WaitedLock for WaitedRwLock<'_, P> {
+    fn kind(&self) -> Option<Kind> {
+        Some(if self.share == Share::Write { Kind::Exclusive } else { Kind::Shared })
+    }
+
     fn try_lock(&self) -> bool {
         self.lock.try_acquire(self.share, &self.drain)
     }
@@ -344,13 +348,13 @@ impl<P: VisibleReaders> WaitedLock for WaitedRwLock<'_, P> {
 
     fn retry_at(&self) -> Option<u64> {
         // A model's sleeps with a deadline end at once, and would hide a lost wake-up.
-        (self.share == Share::Write && !cfg!(loom)).then(|| self.drain.retry_at())
+        let may_be_late = self.share == Share::Write && !cfg!(loom);
+        // The release of a writer finds the parked bit.
+        (may_be_late && !self.lock.word().is_written()).then(|| self.drain.retry_at())
     }
 
     fn sleep_on_holder(&self, deadline: Option<u64>) {
-        if self.share == Share::Write {
-            self.lock.sleep_on_published(&self.drain, deadline);
-        }
+        self.lock.sleep_on_hidden(self.share, &self.drain, deadline);
     }
 
     fn has_contender(&self) -> bool {
@@ -383,7 +387,9 @@ pub fn acquire_shared<P: Process, L: LoadManager>(
     acquired
 }
 
-/// Releases a reader-writer lock. Wakes all parked waiters, since several readers may enter.
+/// Releases a reader-writer lock. Wakes the longest parked writer and all parked readers. A writer
+/// that it does not wake is woken by a later release, because the woken one sets the parked bit
+/// again.
 ///
 /// # Safety
 ///
@@ -396,7 +402,7 @@ pub unsafe fn release_shared<P: Process>(lock: BiasedRw<'_, P>) {
         if !lock.release() {
             record_wake::<P>(lock.eventcount());
             let clear = || lock.word().clear_parked_bit();
-            lock.eventcount().release(u32::MAX, clear, || lock.release());
+            lock.eventcount().release_shared(clear, || lock.release());
         }
     }
 }

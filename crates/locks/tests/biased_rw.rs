@@ -10,10 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use unconvoy::contention::bias::{BYTE_AND_MODE, Bias, Limits};
-use unconvoy::contention::biased_rw::{BiasedRw, Drain};
+use unconvoy::contention::biased_rw::{Begun, BiasedRw, Drain};
 use unconvoy::contention::rw::{RwWord, Share};
 use unconvoy::contention::visible::VisibleReaders as _;
 use unconvoy::load::control::Control;
+use unconvoy::load::park::Park;
 use unconvoy::load::{Context, LoadManager, Wait, WaitSummary};
 use unconvoy::lock::{acquire_shared, release_shared};
 use unconvoy::parking::eventcount::Eventcount;
@@ -179,6 +180,62 @@ impl LoadManager for ParkAfterHandOver {
     fn end_wait<X: Context>((): (), _: &Wait<'_, X>) -> WaitSummary {
         WaitSummary { sleeps: 1, parked: true }
     }
+}
+
+fn park_until(shared: &Shared, share: Share, deadline: Option<u64>) -> bool {
+    acquire_shared::<Native, Park>(shared.lock(), share, deadline).held
+}
+
+/// The release of a writer wakes one parked writer. If that one gives up behind readers, another
+/// must ask them to give way: readers that overlap would never let it in.
+#[test]
+fn writer_that_gives_up_behind_readers_wakes_another() {
+    let shared = Shared::new();
+    shared.acquire(Share::Write);
+    let deadline = Some(Native::now() + 300_000_000);
+    thread::scope(|scope| {
+        let hurried = scope.spawn(|| park_until(&shared, Share::Write, deadline));
+        thread::sleep(Duration::from_millis(50));
+        let patient = scope.spawn(|| {
+            assert!(park_until(&shared, Share::Write, None));
+            shared.release();
+        });
+        thread::sleep(Duration::from_millis(50));
+        let Begun::Undecided(before) = shared.lock().begin_read() else { panic!("written") };
+        shared.release();
+        assert!(
+            shared.lock().end_read(before, || false),
+            "the release leaves the lock to a reader"
+        );
+        assert!(!hurried.join().expect("no panics"));
+        let end = Native::now() + 10_000_000_000;
+        let reads_again = || shared.lock().read(|| false);
+        while Native::now() < end && reads_again() {
+            shared.release();
+        }
+        let is_asked = Native::now() < end;
+        shared.release();
+        patient.join().expect("no panics");
+        assert!(is_asked, "no writer asks for the lock");
+    });
+}
+
+#[test]
+fn reader_that_a_waiting_writer_keeps_out_leaves_its_processor() {
+    let thread_time = || {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: writes to `time`.
+        assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) }, 0);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    };
+    let shared = Shared::new();
+    shared.word.begin_wait(Share::Write);
+    let begin = thread_time();
+    let deadline = Some(Native::now() + 200_000_000);
+    assert!(!park_until(&shared, Share::ReadAfterWriters, deadline));
+    let spent = thread_time() - begin;
+    assert!(spent < Duration::from_millis(100), "{spent:?}");
+    assert!(shared.word.end_wait(Share::Write));
 }
 
 #[test]

@@ -12,11 +12,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lock_api::{RawMutex, RawRwLock};
+use lock_api::{RawMutex, RawMutexTimed, RawRwLock};
 use unconvoy::contention::Contention;
 use unconvoy::contention::elided::Elided;
 use unconvoy::contention::futex::Futex;
 use unconvoy::contention::loiter::Loiter;
+use unconvoy::contention::mcs::Mcs;
 use unconvoy::contention::requester::Requester;
 use unconvoy::contention::tas::Tas;
 use unconvoy::contention::ticket::Ticket;
@@ -171,6 +172,17 @@ fn controller_is_away_for_as_long_as_asked() {
 }
 
 #[test]
+fn controller_starts_after_a_panic_without_it() {
+    let result = in_child(|| {
+        let fail = || without_controller(|| std::panic::resume_unwind(Box::new("a test")));
+        let starts = || comes_true(|| controller_report().running);
+        let has_failed = std::panic::catch_unwind(fail).is_err();
+        u8::from(has_failed && beside_contention::<RawLock<Ttas<Native>, Control>, _>(starts))
+    });
+    assert_eq!(result, Some(1), "whether the controller starts");
+}
+
+#[test]
 fn controller_report_in_child_counts_no_controller_of_parent() {
     beside_contention::<RawLock<Ttas<Native>, Control>, _>(|| {
         assert!(comes_true(|| controller_report().thread != 0), "controller in the parent");
@@ -206,6 +218,42 @@ fn ticket_forked_during_first_use_works_in_child() {
         for _ in 0..FORKS {
             let held = in_child(|| locks.iter().filter(|lock| !lock.try_lock()).count() as u8);
             assert!(matches!(held, Some(0 | 1)), "locks held in the child: {held:?}");
+        }
+    });
+}
+
+/// Forks right after a release. The next holder often waits for a processor then, and so the lock
+/// still points to the node of the forking thread, which the child uses for another lock.
+#[test]
+fn waiter_for_parents_holder_stays_out_of_other_queues() {
+    const FORKS: u32 = 20;
+    type Lock = RawLock<Mcs<Native>, Control>;
+    let (parents, is_over) = (Lock::INIT, AtomicBool::new(false));
+    thread::scope(|scope| {
+        let _stop = StopOnDrop(&is_over);
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    parents.visit(|| thread::sleep(Duration::from_micros(20)));
+                }
+            });
+        }
+        for _ in 0..FORKS {
+            parents.visit(|| ());
+            let result = in_child(|| {
+                let childs = Lock::INIT;
+                let guard = RawMutex::lock(&childs);
+                thread::scope(|scope| {
+                    scope.spawn(|| childs.visit(|| ()));
+                    thread::sleep(Duration::from_millis(1)); // until it waits
+                    scope.spawn(|| _ = parents.try_lock_for(Duration::from_millis(20)));
+                    thread::sleep(Duration::from_millis(5)); // until it waits, too
+                    // SAFETY: locked above.
+                    unsafe { RawMutex::unlock(&childs, guard) };
+                });
+                1
+            });
+            assert_eq!(result, Some(1), "whether the child's threads end");
         }
     });
 }

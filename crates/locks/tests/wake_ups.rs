@@ -3,17 +3,19 @@
 
 #![cfg(not(loom))]
 
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
-use std::thread;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use unconvoy::contention::Contention as _;
+use unconvoy::contention::biased_rw::BiasedRw;
 use unconvoy::contention::loiter::Loiter;
+use unconvoy::contention::rw::{RwWord, Share};
 use unconvoy::load::{Context as _, ThreadState};
 use unconvoy::lock::{self, Process as _};
 use unconvoy::parking::eventcount::{Eventcount, WaitedLock};
-use unconvoy::primitive::Native;
+use unconvoy::primitive::{Kind, Native, Threads as _};
 
 const WAITERS: usize = 4;
 
@@ -30,6 +32,47 @@ impl WaitedLock for Waited<'_> {
 
     fn has_contender(&self) -> bool {
         self.0.has_contender()
+    }
+}
+
+struct WaitedRw<'a>(&'a RwWord<Native>, Kind);
+
+impl WaitedLock for WaitedRw<'_> {
+    fn kind(&self) -> Option<Kind> {
+        Some(self.1)
+    }
+
+    fn try_lock(&self) -> bool {
+        false
+    }
+
+    fn set_parked_bit(&self) -> bool {
+        self.0.set_parked_bit()
+    }
+
+    fn has_contender(&self) -> bool {
+        self.0.has_contender()
+    }
+}
+
+/// The ids of threads that park, 0 before they do.
+#[derive(Default)]
+struct Parkers([AtomicU32; 2 * WAITERS]);
+
+impl Parkers {
+    /// Waits until the first `count` of them sleep.
+    fn wait(&self, count: usize) {
+        let end = Instant::now() + Duration::from_secs(60);
+        let sleeps = |id: &AtomicU32| {
+            let stat = fs::read_to_string(format!("/proc/self/task/{}/stat", id.load(SeqCst)));
+            stat.is_ok_and(|stat| {
+                stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
+            })
+        };
+        while !self.0[..count].iter().all(sleeps) {
+            assert!(Instant::now() < end, "not all of {count} threads sleep");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -56,19 +99,19 @@ fn woken(processors: u32, are_requeued: bool, signalled: u32) -> usize {
     let process = Native::context();
     process.control().pollers.assume_processors(processors);
     let (state, eventcount) = (Loiter::<Native>::unlocked(), Eventcount::<Native>::new());
-    let (falling_asleep, awake) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (parkers, awake) = (Parkers::default(), AtomicUsize::new(0));
     assert!(state.try_lock());
     thread::scope(|scope| {
-        for _ in 0..WAITERS {
-            scope.spawn(|| {
-                falling_asleep.fetch_add(1, SeqCst);
-                let acquired = eventcount.wait(&Waited(&state), None);
+        for id in &parkers.0[..WAITERS] {
+            let (state, eventcount, awake) = (&state, &eventcount, &awake);
+            scope.spawn(move || {
+                id.store(Native::thread_id(), SeqCst);
+                let acquired = eventcount.wait(&Waited(state), || None);
                 assert!(!acquired, "held until all waiters sleep");
                 awake.fetch_add(1, SeqCst);
             });
         }
-        assert_eq!(reached(&falling_asleep, WAITERS, Duration::from_secs(60)), WAITERS);
-        thread::sleep(Duration::from_millis(200)); // they are about to sleep
+        parkers.wait(WAITERS);
         if are_requeued {
             let requeued_at = std::ptr::from_ref(&eventcount).addr();
             let state = process.thread_state();
@@ -94,4 +137,33 @@ fn release_wakes_requeued_waiters_for_each_free_processor() {
     assert_eq!(woken(2, true, 1), 1);
     assert_eq!(woken(2, true, WAITERS as u32), WAITERS, "this thread has signalled all");
     assert_eq!(woken(16, false, 0), 1, "a waiter that parked by itself passes the wake-up on");
+}
+
+#[test]
+fn shared_release_wakes_one_writer_and_all_readers() {
+    let (word, eventcount) = (RwWord::<Native>::unlocked(), Eventcount::<Native>::new());
+    let (parkers, writers, readers) =
+        (Parkers::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+    assert!(word.try_acquire(Share::Write));
+    let kinds = [(Kind::Exclusive, &writers), (Kind::Shared, &readers)];
+    thread::scope(|scope| {
+        for (id, (kind, awake)) in parkers.0.iter().zip(kinds.iter().cycle()) {
+            let waited = WaitedRw(&word, *kind);
+            let eventcount = &eventcount;
+            scope.spawn(move || {
+                id.store(Native::thread_id(), SeqCst);
+                assert!(!eventcount.wait(&waited, || None), "held until all waiters sleep");
+                awake.fetch_add(1, SeqCst);
+            });
+        }
+        parkers.wait(2 * WAITERS);
+        // SAFETY: held since above.
+        unsafe { lock::release_shared(BiasedRw::unbiased(&word, &eventcount)) };
+        reached(&writers, 1, Duration::from_secs(60));
+        reached(&readers, WAITERS, Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(50)); // a wake-up too many would come now
+        let woken = (writers.load(SeqCst), readers.load(SeqCst));
+        eventcount.recheck();
+        assert_eq!(woken, (1, WAITERS));
+    });
 }

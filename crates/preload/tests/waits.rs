@@ -91,6 +91,13 @@ fn real_time_waiter_lets_its_signaller_run() {
     assert_passes_or_skips("real-time");
 }
 
+/// A reader woken by the same release took the processor from the thread that had yet to wake the
+/// writer.
+#[test]
+fn real_time_reader_lets_the_writer_before_it_run() {
+    assert_passes_or_skips("real-time-writer");
+}
+
 /// Once a second the waiter used to leave the queue, to look whether the clock had been set.
 #[test]
 fn timed_wait_keeps_its_place() {

@@ -224,8 +224,9 @@ variables! {
          screen";
     COLUMNS: "COLUMNS", [Command], Form("number of columns, at most 100"), "100",
         "width of the help, if neither output is a terminal";
-    NO_COLOUR: "NO_COLOR", [Scheduler], Anything, "",
-        "set: `unconvoy sched --monitor` prints lines instead of a screen";
+    NO_COLOUR: "NO_COLOR", [Command, Scheduler], Anything, "",
+        "set: messages have no colours, and `unconvoy sched --monitor` prints lines instead of a \
+         screen";
     CARGO: "CARGO", [Tests], Path, "`cargo`",
         "set by cargo; lists the packages for `make test-layers`";
     CLANG: "CLANG", [Build], Path, "`clang`", "compiler of the BPF programs";

@@ -67,8 +67,12 @@ use super::give_way::GIVE_WAY_NS;
 use super::rw::{MAX_READERS, ReaderRelease, RwWord, Share};
 use super::visible::{Hold, Row, VisibleReaders};
 use crate::parking::eventcount::Eventcount;
-use crate::primitive::Primitive;
 use crate::primitive::turn::{Outcome, Turn};
+use crate::primitive::{Kind, Primitive};
+
+/// How long a reader sleeps that a waiting writer keeps out of a free lock: a few times as long as
+/// a thread takes to wake up.
+const KEPT_OUT_NS: u64 = 200_000;
 
 /// Result of the inline part of an acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -299,7 +303,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         // SAFETY: as above.
         let clear = || unsafe { self.word.clear_parked_bit() };
         if !release() {
-            self.eventcount.release(u32::MAX, clear, release);
+            self.eventcount.release_shared(clear, release);
         }
     }
 
@@ -331,13 +335,22 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         self.bias.is_none_or(|bias| !bias.is_in_use() || drain.revoke(bias, self.hold()))
     }
 
-    /// Sleeps while a published hold keeps out the caller, a writer, or until `deadline`. May
-    /// return at any time.
-    pub fn sleep_on_published(&self, drain: &Drain, deadline: Option<u64>) {
-        if !self.is_drained(drain)
-            && let Some(row) = drain.holder::<P>(self.hold())
-        {
-            row.sleep_until_withdrawn(self.hold(), deadline);
+    /// Sleeps while the caller is kept out although the word is free: a writer by a published hold,
+    /// until `deadline`; a [`Share::ReadAfterWriters`] for a moment by a waiting writer, which may
+    /// need this processor. May return at any time.
+    pub fn sleep_on_hidden(&self, share: Share, drain: &Drain, deadline: Option<u64>) {
+        match share {
+            Share::Write if !self.is_drained(drain) => {
+                if let Some(row) = drain.holder::<P>(self.hold()) {
+                    row.sleep_until_withdrawn(self.hold(), deadline);
+                }
+            }
+            Share::ReadAfterWriters => {
+                // As a reader, so that it takes no writer's wake-up.
+                let (sequence, end) = (self.eventcount.sequence(), P::now() + KEPT_OUT_NS);
+                P::park_as(Kind::Shared, self.eventcount.word(), sequence, Some(end));
+            }
+            _ => {}
         }
     }
 
@@ -360,6 +373,10 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
             drain.late.postpone();
         }
         if is_written || !(drain.late.take_owed(now) || is_late) {
+            return false;
+        }
+        if self.word.has_request() {
+            drain.late.owe(); // another waiter insists
             return false;
         }
         let is_held = self.word.insist(drain.deadline, || self.try_write(drain));

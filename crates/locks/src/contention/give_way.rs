@@ -19,11 +19,11 @@
 //! Readers of a lock that prefers writers do not enter past them. Tries and timed acquisitions do
 //! not give way.
 //!
-//! **Behind a writer,** a late writer asks readers once that writer has released the lock, whose
-//! release wakes it. But while it wakes, the last writer may have taken the lock again. A writer or
-//! reader that this has kept out for long [reserves](crate::load::Wait::park) the lock, by the same
-//! request: a writer that arrives leaves the free lock alone for [`WRITER_GIVES_WAY_NS`], or until
-//! the request ends.
+//! **Behind a writer,** a late writer asks readers once that writer has released the lock: each
+//! writer's release wakes one. But while it wakes, the last writer may have taken the lock again. A
+//! writer or reader that this has kept out for long [reserves](crate::load::Wait::park) the lock,
+//! by the same request: a writer that arrives leaves the free lock alone for
+//! [`WRITER_GIVES_WAY_NS`], or until the request ends.
 
 use core::cell::Cell;
 

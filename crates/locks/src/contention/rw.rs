@@ -23,12 +23,12 @@
 //! **Invariant 2.** A writer holds the lock from the compare-and-swap that found 0, or `URGENT`
 //! alone.
 //!
-//! **Invariant 3.** A parked waiter is woken once the cause of its wait ends. (a) A writer blocked
-//! it: the writer's release finds the parked bit, even if it hands the lock to a counted reader,
-//! which may hold it indefinitely. (b) Readers blocked a writer: the last reader's release finds
-//! the bit. (c) Waiting writers blocked a reader: if the last of them acquires the lock, its
-//! release wakes the reader; if it gives up, [`end_wait`](RwWord::end_wait) returns true, and the
-//! writer wakes the reader.
+//! **Invariant 3.** Once the cause of their wait ends, parked readers are woken, and one writer,
+//! which wakes the next with its release, or as it gives up. (a) A writer blocked them: its release
+//! finds the parked bit, even if it hands the lock to a counted reader, which may hold it
+//! indefinitely. (b) Readers blocked a writer: the last reader's release finds the bit. (c) Waiting
+//! writers blocked a reader: if the last of them acquires the lock, its release wakes the reader;
+//! if it gives up, [`end_wait`](RwWord::end_wait) returns true, and it wakes the reader.
 //!
 //! *Not* guaranteed: that a child of a `fork` forgets the parent's waiters, as for the other locks.
 //! A writer that waits in the parent keeps [`Share::ReadAfterWriters`] out in the child. A reader

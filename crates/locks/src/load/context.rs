@@ -232,7 +232,7 @@ impl<X: Context> Wait<'_, X> {
         if self.lock.reserve_after().is_some_and(|after| self.is_overtaken(after)) {
             self.reserve();
         }
-        let end = self.lock.retry_at().map(|at| self.earlier(at)).or(self.deadline);
+        let end = || self.lock.retry_at().map(|at| self.earlier(at)).or(self.deadline);
         let acquired = self.eventcount.wait(self.lock, end);
         if acquired || !self.lock.take_reserved() {
             return acquired;

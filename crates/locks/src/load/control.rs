@@ -222,7 +222,8 @@ impl<R: Rules> Waiter<R> {
             self.pin_holder(wait); // `park` pins the holder otherwise
             return false;
         }
-        // A lock that wakes all of its waiters does not need to find one of them polling.
+        // A release of a reader-writer lock wakes all readers, and writers take turns by
+        // reservation: neither needs to be found polling.
         let longest = if wait.lock.is_exclusive() { LONG_WAIT_NS } else { NO_PROGRESS_NS };
         self.bound = (2 * self.bound).clamp(NO_PROGRESS_NS, longest);
         true

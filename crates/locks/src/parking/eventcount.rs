@@ -25,7 +25,7 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::primitive::backoff::Backoff;
-use crate::primitive::{Atomic, AtomicInt, Primitive};
+use crate::primitive::{Atomic, AtomicInt, Kind, Primitive};
 
 /// Time from the start of the system call until the kernel has checked the sequence; the second
 /// figure is for many concurrent callers.
@@ -34,6 +34,10 @@ const MANY_FALLING_ASLEEP_NS: u64 = 8_000;
 
 /// A lock as seen by threads that wait for it off the processor.
 pub trait WaitedLock {
+    /// What the thread waits for, if a release may wake threads of one kind only.
+    fn kind(&self) -> Option<Kind> {
+        None
+    }
     /// Acquires the lock if it is free.
     fn try_lock(&self) -> bool;
     /// Sets the parked bit if the lock is held; returns false if it is free.
@@ -94,9 +98,10 @@ impl<P: Primitive> Eventcount<P> {
         Eventcount(P::U32::new(0))
     }
 
-    /// Parks until a release wakes this thread or `deadline` passes. True if the thread acquired
-    /// the lock instead of sleeping.
-    pub fn wait(&self, lock: &dyn WaitedLock, deadline: Option<u64>) -> bool {
+    /// Parks until a release wakes this thread, or until `end`, which is asked once the parked bit
+    /// is set: the release of a writer that it then finds will find the bit. True if the thread
+    /// acquired the lock instead of sleeping.
+    pub fn wait(&self, lock: &dyn WaitedLock, end: impl FnOnce() -> Option<u64>) -> bool {
         let sequence = self.0.load(Acquire);
         let is_held = lock.set_parked_bit();
         // Try even if the bit was set: a lock that readers held at that moment may be available to
@@ -104,8 +109,12 @@ impl<P: Primitive> Eventcount<P> {
         if lock.try_lock() {
             return true;
         }
+        let deadline = end();
         if is_held {
-            P::park(&self.0, sequence, deadline);
+            match lock.kind() {
+                Some(kind) => P::park_as(kind, &self.0, sequence, deadline),
+                None => P::park(&self.0, sequence, deadline),
+            }
         } else {
             lock.sleep_on_holder(deadline);
         }
@@ -124,14 +133,18 @@ impl<P: Primitive> Eventcount<P> {
         &self.0
     }
 
-    /// Passes the caller's wake-up on to another parker. For a thread that was woken, or may have
-    /// been, and gives up (Invariant 2). True if the lock's holder will wake it.
+    /// Passes the caller's wake-up on to another parker of its kind. For a thread that was woken,
+    /// or may have been, and gives up (Invariant 2). True if the lock's holder will wake it.
     pub fn pass_on(&self, lock: &dyn WaitedLock) -> bool {
-        let is_held = lock.set_parked_bit();
-        if !is_held {
-            P::unpark(ptr::from_ref(&self.0), 1);
+        // The next parker may sleep without a time-out behind a holder that has released since.
+        let is_left_to_holder = lock.set_parked_bit() && lock.retry_at().is_none();
+        if !is_left_to_holder {
+            match lock.kind() {
+                Some(kind) => P::unpark_kind(kind, &self.0, 1),
+                None => P::unpark(&self.0, 1),
+            }
         }
-        is_held
+        is_left_to_holder
     }
 
     /// Makes every parker check the lock again, because the waiter that blocked them has given up
@@ -145,12 +158,19 @@ impl<P: Primitive> Eventcount<P> {
     /// Releases a lock whose parked bit is set, then wakes up to `count` parkers. `clear` clears
     /// the bit; `unlock` tries to release.
     #[cold]
-    pub(crate) fn release(
-        &self,
-        count: u32,
-        mut clear: impl FnMut(),
-        mut unlock: impl FnMut() -> bool,
-    ) {
+    pub(crate) fn release(&self, count: u32, clear: impl FnMut(), unlock: impl FnMut() -> bool) {
+        P::unpark(self.unlock(clear, unlock), count);
+    }
+
+    /// As [`release`](Self::release), for a lock that several threads can share: wakes one parker
+    /// that wants it for itself, and all that share it.
+    #[cold]
+    pub(crate) fn release_shared(&self, clear: impl FnMut(), unlock: impl FnMut() -> bool) {
+        P::unpark_shared(self.unlock(clear, unlock));
+    }
+
+    /// Releases the lock, and returns the address of the word that parkers sleep on.
+    fn unlock(&self, mut clear: impl FnMut(), mut unlock: impl FnMut() -> bool) -> *const P::U32 {
         let word = ptr::from_ref(&self.0);
         // A thread that set the bit meanwhile is about to sleep. If many do, advancing the sequence
         // at once could keep them all from falling asleep, and this release from succeeding.
@@ -163,7 +183,7 @@ impl<P: Primitive> Eventcount<P> {
             }
             backoff.wait::<P>();
         }
-        P::unpark(word, count);
+        word
     }
 }
 

@@ -11,7 +11,7 @@ use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
 
 use super::{
-    Atomics, Clock, Generation, Monitor, Parking, SliceExtension, Spin, Threads, Transactions,
+    Atomics, Clock, Generation, Kind, Monitor, Parking, SliceExtension, Spin, Threads, Transactions,
 };
 
 /// The model-checked machine.
@@ -29,6 +29,8 @@ pub fn set_hurried(hurried: bool) {
 struct Parked {
     address: usize,
     thread: u32,
+    /// `None` if only a wake-up of every kind ends the sleep.
+    kind: Option<Kind>,
     woken: bool,
 }
 
@@ -39,6 +41,51 @@ struct Lot {
 }
 
 impl Lot {
+    /// Parks the calling thread while `word` holds `expected`, as [`Checked::park`] says.
+    fn park(kind: Option<Kind>, word: &AtomicU32, expected: u32, deadline: Option<u64>) {
+        let thread = Checked::thread_id();
+        let mut parked = LOT.parked.lock().expect("no panics");
+        if word.load(Ordering::SeqCst) != expected {
+            return;
+        }
+        let address = core::ptr::from_ref(word).addr();
+        parked.push(Parked { address, thread, kind, woken: false });
+        if deadline.is_some_and(|end| end != u64::MAX) {
+            drop(parked);
+            loom::thread::yield_now();
+            Lot::remove(&mut LOT.parked.lock().expect("no panics"), thread);
+            return;
+        }
+        while !parked.iter().any(|entry| entry.thread == thread && entry.woken) {
+            parked = LOT.woken.wait(parked).expect("no panics");
+        }
+        Lot::remove(&mut parked, thread);
+    }
+
+    /// Wakes up to `count` threads parked on `word`: those of one kind, or of every kind.
+    fn unpark(kind: Option<Kind>, word: *const AtomicU32, count: u32) {
+        let mut parked = LOT.parked.lock().expect("no panics");
+        let is_meant = |entry: &&mut Parked| {
+            entry.address == word.addr() && !entry.woken && (kind.is_none() || entry.kind == kind)
+        };
+        let waiters = parked.iter_mut().filter(is_meant);
+        waiters.take(count as usize).for_each(|entry| entry.woken = true);
+        LOT.woken.notify_all();
+    }
+
+    /// Wakes the threads parked on `word` that [`Checked::unpark_shared`] wakes, in one step:
+    /// models would otherwise explore what happens between two.
+    fn unpark_shared(word: *const AtomicU32) {
+        let mut parked = LOT.parked.lock().expect("no panics");
+        let mut has_woken = false;
+        for entry in parked.iter_mut().filter(|it| it.address == word.addr() && !it.woken) {
+            let is_exclusive = entry.kind == Some(Kind::Exclusive);
+            entry.woken = !(is_exclusive && has_woken);
+            has_woken |= is_exclusive;
+        }
+        LOT.woken.notify_all();
+    }
+
     /// Removes the calling thread from the list; returns whether it was woken.
     fn remove(parked: &mut Vec<Parked>, thread: u32) -> bool {
         let index =
@@ -98,30 +145,23 @@ impl Parking for Checked {
     /// deadline, time runs out at once; a wake-up that arrives while the thread is still on the
     /// list is consumed, as in the kernel. A deadline of `u64::MAX` never passes.
     fn park(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
-        let thread = Self::thread_id();
-        let mut parked = LOT.parked.lock().expect("no panics");
-        if word.load(Ordering::SeqCst) != expected {
-            return;
-        }
-        parked.push(Parked { address: core::ptr::from_ref(word).addr(), thread, woken: false });
-        if deadline.is_some_and(|end| end != u64::MAX) {
-            drop(parked);
-            loom::thread::yield_now();
-            Lot::remove(&mut LOT.parked.lock().expect("no panics"), thread);
-            return;
-        }
-        while !parked.iter().any(|entry| entry.thread == thread && entry.woken) {
-            parked = LOT.woken.wait(parked).expect("no panics");
-        }
-        Lot::remove(&mut parked, thread);
+        Lot::park(None, word, expected, deadline);
     }
 
     fn unpark(word: *const AtomicU32, count: u32) {
-        let mut parked = LOT.parked.lock().expect("no panics");
-        let waiters =
-            parked.iter_mut().filter(|entry| entry.address == word.addr() && !entry.woken);
-        waiters.take(count as usize).for_each(|entry| entry.woken = true);
-        LOT.woken.notify_all();
+        Lot::unpark(None, word, count);
+    }
+
+    fn park_as(kind: Kind, word: &AtomicU32, expected: u32, deadline: Option<u64>) {
+        Lot::park(Some(kind), word, expected, deadline);
+    }
+
+    fn unpark_kind(kind: Kind, word: *const AtomicU32, count: u32) {
+        Lot::unpark(Some(kind), word, count);
+    }
+
+    fn unpark_shared(word: *const AtomicU32) {
+        Lot::unpark_shared(word);
     }
 }
 

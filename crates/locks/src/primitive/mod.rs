@@ -109,6 +109,17 @@ pub fn poll_for_change<S: Spin>(word: &S::U64, seen: u64) {
     }
 }
 
+/// What a parked thread waits for.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// A lock that several such threads can hold at a time.
+    Shared = 1,
+    /// A lock that no other thread holds.
+    Exclusive = 2,
+}
+
 /// Sleeping until a word changes.
 #[doc(hidden)]
 pub trait Parking: Atomics + Clock {
@@ -119,6 +130,26 @@ pub trait Parking: Atomics + Clock {
     /// Wakes up to `count` threads parked on `word`. Only the address is used, so `word` may
     /// already be freed.
     fn unpark(word: *const Self::U32, count: u32);
+
+    /// As [`park`](Self::park), for a wake-up that may name the thread's kind.
+    fn park_as(kind: Kind, word: &Self::U32, expected: u32, deadline: Option<u64>) {
+        let _ = kind;
+        Self::park(word, expected, deadline);
+    }
+
+    /// As [`unpark`](Self::unpark), for threads that parked [as](Self::park_as) this kind. May wake
+    /// others, too.
+    fn unpark_kind(kind: Kind, word: *const Self::U32, count: u32) {
+        let _ = (kind, count);
+        Self::unpark(word, u32::MAX);
+    }
+
+    /// Wakes the longest parked thread of [`Kind::Exclusive`], then all of [`Kind::Shared`]. One of
+    /// these may take the caller's processor at once, and wait there for the first.
+    fn unpark_shared(word: *const Self::U32) {
+        Self::unpark_kind(Kind::Exclusive, word, 1);
+        Self::unpark_kind(Kind::Shared, word, u32::MAX);
+    }
 
     /// Sleeps for [`SHORT_SLEEP_NS`], for a thread that waits for a few instructions of another
     /// one. That thread may have a lower real-time priority, and no yield lets it run. `word` may

@@ -36,7 +36,9 @@
 //! **Invariant 5.** In the child of a `fork`, the parent's waiters do not exist. Their links may be
 //! incomplete and are not followed: the holder's node and all nodes of another generation count as
 //! one node, and the first waiter to join behind them links itself to the holder's node. (The nodes
-//! left behind are lost to the child's pool.)
+//! left behind are lost to the child's pool.) If that node is of the child's generation, it has
+//! left this queue, whose holder stayed in the parent: nobody hands the lock over, and the waiter
+//! links itself to nothing.
 //!
 //! **Memory orderings.** `GRANTED` is stored with release and loaded with acquire, so the next
 //! holder sees the releaser's writes. On an empty queue, the swap of `tail` (acquire) pairs with
@@ -179,15 +181,20 @@ impl<P: NodeMemory, S: PreemptionBounds> Queue<P, S> {
             }
             let mut before = without_parked_bit(before);
             // SAFETY: type-stable.
-            if unsafe { &*before }.was_left_behind() {
+            let was_left_behind = |node: *mut Node<P>| unsafe { &*node }.was_left_behind();
+            let mut has_releaser = true;
+            if was_left_behind(before) {
                 before = holder(); // Invariant 5
                 if before.is_null() {
                     return Ok(Ticket(mine));
                 }
+                has_releaser = was_left_behind(before);
             }
-            // SAFETY: `before` is type-stable, and stays in this queue until its releaser has seen
-            // this link.
-            unsafe { &*before }.next.store(mine, Release);
+            if has_releaser {
+                // SAFETY: `before` is type-stable, and stays in this queue until its releaser has
+                // seen this link.
+                unsafe { &*before }.next.store(mine, Release);
+            }
             match self.poll(node, turn) {
                 GRANTED => return Ok(Ticket(mine)),
                 ABANDONED => return Err(Outcome::Abandoned),

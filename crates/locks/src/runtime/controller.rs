@@ -274,8 +274,14 @@ pub fn is_filtered() -> bool {
 }
 
 /// Prevents controllers in this process and its children, because the process is about to install a
-/// filter of system calls. On return no controller runs. Returns false, without effect, in a child
-/// that shares its parent's memory.
+/// filter of system calls, which may end the process for the controller's. On return no controller
+/// runs, and waiters spin and park from then on. Returns false, without effect, in a child that
+/// shares its parent's memory.
+///
+/// ```
+/// assert!(unconvoy::confine());
+/// // Install the filter here.
+/// ```
 pub fn confine() -> bool {
     Native::generation(); // the child of a bare `clone` has state of its own from here on
     let is_this_process = is_this_process();
@@ -375,16 +381,24 @@ impl Sensor for Watched {
     }
 }
 
-/// Runs `work` while no controller runs. libc changes credentials in the threads that it knows; the
-/// controller, unknown to it, must not keep privileges that the process gives up.
+/// Runs `work` while no controller runs, for calls that change the process's credentials or its
+/// user namespace: libc changes credentials in the threads that it knows, and the controller, which
+/// is unknown to it, would keep what the process gives up.
+///
+/// ```
+/// // SAFETY: the call has no preconditions.
+/// let result = unconvoy::without_controller(|| unsafe { libc::setuid(libc::getuid()) });
+/// assert_eq!(result, 0);
+/// ```
 pub fn without_controller<R>(work: impl FnOnce() -> R) -> R {
-    Native::generation();
+    let generation = Native::generation();
     if !is_this_process() {
         return work(); // in a child that shares its parent's memory, or does not know of the fork
     }
     // `BARRED` is written before the state is read, and `start` writes the state before it reads
     // `BARRED`. So at least one of the two threads sees the other's write.
     BARRED.fetch_add(1, SeqCst);
+    let _barred = Barred { generation };
     Native::unpark(&raw const BARRED, u32::MAX);
     // A controller that runs will exit, however late it gets a processor. All else is bounded: a
     // signal handler may have interrupted `start` before it started the thread.
@@ -393,9 +407,20 @@ pub fn without_controller<R>(work: impl FnOnce() -> R) -> R {
     while THREAD.id() != 0 || may_run() && Native::now() < deadline {
         Native::sleep_shortly(&BARRED);
     }
-    let result = work();
-    BARRED.fetch_sub(1, Relaxed);
-    result
+    work()
+}
+
+/// Bars the controller until it is dropped, even by a panic. A child of a `fork` begins unbarred.
+struct Barred {
+    generation: u32,
+}
+
+impl Drop for Barred {
+    fn drop(&mut self) {
+        if self.generation == Native::generation() {
+            BARRED.fetch_sub(1, Relaxed);
+        }
+    }
 }
 
 /// Resets the state in the child of a `fork`, which has neither a controller nor waiters.

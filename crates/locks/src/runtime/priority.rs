@@ -8,11 +8,14 @@ use syscalls::{Sysno, syscall};
 
 use crate::primitive::{Clock as _, Native};
 
-/// For how long a thread of low priority leaves the start to others.
+/// For how long threads of low priority leave the start to others, pauses left out.
 const LEFT_NS: u64 = 1_000_000_000;
+/// A longer time between two such decisions counts as this long.
+const PAUSE_NS: u64 = 100_000_000;
 
-/// When the first such thread did so; 0 if none has.
-static LEFT_SINCE: AtomicU64 = AtomicU64::new(0);
+/// How long such threads have left the start to others, and when one last did.
+static LEFT: AtomicU64 = AtomicU64::new(0);
+static LAST_LEFT: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the calling thread has a low priority, and another thread may still come.
 pub(super) fn leaves_start_to_others() -> bool {
@@ -20,13 +23,13 @@ pub(super) fn leaves_start_to_others() -> bool {
         return false;
     }
     let now = Native::now();
-    let since = LEFT_SINCE.compare_exchange(0, now, Relaxed, Relaxed).map_or_else(|it| it, |_| now);
-    now < since + LEFT_NS
+    let left = now.saturating_sub(LAST_LEFT.swap(now, Relaxed)).min(PAUSE_NS);
+    LEFT.fetch_add(left, Relaxed) + left < LEFT_NS
 }
 
-/// To be called when the controller has started.
+/// To be called when the controller has started. The others then have their time again.
 pub(super) fn record_start() {
-    LEFT_SINCE.store(0, Relaxed);
+    LEFT.store(0, Relaxed);
 }
 
 /// Whether the calling thread is idle to the scheduler, or less urgent than the process's first.

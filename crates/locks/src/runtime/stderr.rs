@@ -58,21 +58,26 @@ impl fmt::Write for Line {
     }
 }
 
-/// Device and inode of standard error at the start; 0 if not recorded.
+/// Device and inode of standard error at the start; the inode is 0 if not recorded, and [`NONE`] if
+/// there was none.
 static DEVICE: AtomicU64 = AtomicU64::new(0);
 static INODE: AtomicU64 = AtomicU64::new(0);
+const NONE: u64 = u64::MAX;
 
 fn standard_error() -> BorrowedFd<'static> {
     // SAFETY: calls with this descriptor fail if it is closed.
     unsafe { BorrowedFd::borrow_raw(2) }
 }
 
-/// Records which file standard error is, before the program can change that.
+/// Records which file standard error is, before the program can change that. Only the first call
+/// has an effect.
 pub fn remember_standard_error() {
-    if let Ok(file) = fstat(standard_error()) {
-        DEVICE.store(file.st_dev, Relaxed);
-        INODE.store(file.st_ino, Relaxed);
+    if INODE.load(Relaxed) != 0 {
+        return;
     }
+    let (device, inode) = fstat(standard_error()).map_or((0, NONE), |it| (it.st_dev, it.st_ino));
+    DEVICE.store(device, Relaxed);
+    INODE.store(inode, Relaxed);
 }
 
 /// Whether descriptor 2 takes messages: it is the standard error of the start, a terminal, or a
@@ -80,9 +85,7 @@ pub fn remember_standard_error() {
 /// number.
 fn is_for_messages() -> bool {
     let Ok(file) = fstat(standard_error()) else { return false };
-    let inode = INODE.load(Relaxed);
-    inode == 0
-        || (inode, DEVICE.load(Relaxed)) == (file.st_ino, file.st_dev)
+    (INODE.load(Relaxed), DEVICE.load(Relaxed)) == (file.st_ino, file.st_dev)
         || match FileType::from_raw_mode(file.st_mode) {
             FileType::CharacterDevice => true,
             FileType::RegularFile => {

@@ -90,10 +90,9 @@ fn reader_during_a_writer_holds_or_withdraws() {
     });
 }
 
-#[test]
-fn parked_readers_and_writers_are_woken() {
+fn assert_parked_readers_and_writers_are_woken(preemptions: usize) {
     let _time = set_time(true);
-    explore(2, || {
+    explore(preemptions, || {
         let shared = Shared::new();
         let threads: Vec<_> = [Share::Read, Share::Write]
             .map(|share| {
@@ -103,6 +102,61 @@ fn parked_readers_and_writers_are_woken() {
             .into();
         shared.visit(Share::Write);
         threads.into_iter().for_each(|thread| assert!(thread.join().expect("no panics") <= 2));
+        assert!(!shared.lock.is_locked());
+    });
+}
+
+/// Ends within a second. With two forced switches the search takes more than ten minutes, and is
+/// cut off when it has varied only the last choices.
+#[test]
+fn parked_readers_and_writers_are_woken_with_one_forced_switch() {
+    assert_parked_readers_and_writers_are_woken(1);
+}
+
+#[test]
+fn parked_readers_and_writers_are_woken() {
+    assert_parked_readers_and_writers_are_woken(2);
+}
+
+/// A release wakes one of the parked writers; that one's own release wakes the next.
+#[test]
+fn writers_wake_each_other_in_turn() {
+    let _time = set_time(true);
+    explore(2, || {
+        let shared = Shared::new();
+        let threads = [(); 2].map(|()| {
+            let shared = shared.clone();
+            thread::spawn(move || shared.visit(Share::Write))
+        });
+        shared.visit(Share::Write);
+        threads.into_iter().for_each(|thread| assert!(thread.join().expect("no panics") <= 3));
+        assert!(!shared.lock.is_locked());
+    });
+}
+
+/// The woken writer's time is up: it wakes the other one, or its release does.
+#[test]
+fn writer_that_gives_up_passes_its_wake_up_on() {
+    let _time = set_time(true);
+    explore(2, || {
+        let shared = Shared::new();
+        assert!(shared.lock.try_acquire(Share::Write));
+        let hurried = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                let (lock, deadline) = (shared.lock(), Some(soon()));
+                if lock::acquire_shared::<Checked, Park>(lock, Share::Write, deadline).held {
+                    shared.section(Share::Write);
+                }
+            }
+        });
+        let patient = thread::spawn({
+            let shared = shared.clone();
+            move || shared.visit(Share::Write)
+        });
+        shared.section(Share::Write);
+        hurried.join().expect("no panics");
+        patient.join().expect("no panics");
         assert!(!shared.lock.is_locked());
     });
 }

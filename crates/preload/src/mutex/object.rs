@@ -176,18 +176,12 @@ impl Mutex {
     /// Acquires the state; false only after the deadline. The caller must not hold the mutex.
     #[inline(always)]
     pub(super) fn acquire(&self, route: Route, until: Option<Deadline>) -> bool {
-        if route == Route::DIRECT {
-            return self.take_default()
-                || match until {
-                    None => self.wait_by_default(),
-                    Some(deadline) => self.wait_by_default_until(deadline),
-                };
-        }
-        if (self.pair().try_without_barging)(self.words()) {
-            self.count_acquired(route, None);
-            return true;
-        }
-        self.wait_by_pair(route, until)
+        self.try_in_turn(route)
+            || match until {
+                _ if route != Route::DIRECT => self.wait_by_pair(route, until),
+                None => self.wait_by_default(),
+                Some(deadline) => self.wait_by_default_until(deadline),
+            }
     }
 
     #[inline(never)] // few registers; see `mutex::lock_elided`
@@ -300,6 +294,7 @@ impl Mutex {
     }
 
     /// As [`Self::try_acquire`], but leaves a mutex that is another waiter's turn.
+    #[inline(always)]
     fn try_in_turn(&self, route: Route) -> bool {
         if route == Route::DIRECT {
             return self.take_default();

@@ -8,6 +8,7 @@
  *   long-waits       processor time of threads whose waits are long
  *   failed-calls     a futex call that wakes or requeues a sleeping thread fails
  *   real-time        a waiter times out while it has preempted a signaller of lower priority
+ *   real-time-writer a release wakes a writer, and a reader that may not pass it
  *   place            a thread that waits for a mutex until a time on the realtime clock keeps its
  *                    place in the queue for longer than a second
  *   timed-turns        a thread whose timed locks follow each other leaves another one its turn
@@ -449,6 +450,53 @@ static void real_time(void)
 	pthread_join(signaller, NULL);
 }
 
+/* ---- real-time-writer ------------------------------------------------------------------------ */
+
+static pthread_rwlock_t written;
+
+static void *visit_as(void *priority)
+{
+	struct sched_param high = { .sched_priority = *(int *)priority };
+	bool is_writer = high.sched_priority > 1;
+	pthread_setschedparam(pthread_self(), SCHED_FIFO, &high);
+	is_writer ? pthread_rwlock_wrlock(&written) : pthread_rwlock_rdlock(&written);
+	pthread_rwlock_unlock(&written);
+	return NULL;
+}
+
+/* On one processor, a reader that may not pass the writer wakes up before a release is over. The
+ * kernel stops a thread that only yields after .95 s. */
+static void real_time_writer(void)
+{
+	pthread_t waiters[2];
+	int priorities[2] = { 2, 1 };
+	struct sched_param high = { .sched_priority = 1 };
+	pthread_rwlockattr_t attr;
+	cpu_set_t one;
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof one, &one);
+	if (sched_setscheduler(0, SCHED_FIFO, &high) != 0) {
+		printf("skipped: no real-time priority may be set\n");
+		return;
+	}
+	high.sched_priority = 0;
+	sched_setscheduler(0, SCHED_OTHER, &high);
+	pthread_rwlockattr_init(&attr);
+	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&written, &attr);
+	pthread_rwlock_wrlock(&written);
+	for (int i = 0; i < 2; i++) {
+		thread_create(&waiters[i], NULL, visit_as, &priorities[i]);
+		sleep_ms(50);
+	}
+	struct timespec limit = after_ms(CLOCK_MONOTONIC, 500);
+	pthread_rwlock_unlock(&written);
+	for (int i = 0; i < 2; i++)
+		pthread_join(waiters[i], NULL);
+	CHECK_VALUE(true, !reached(CLOCK_MONOTONIC, limit), "the writer gets the processor");
+}
+
 static pthread_mutex_t queued = PTHREAD_MUTEX_INITIALIZER;
 static int served[2], served_count;
 
@@ -517,7 +565,8 @@ int main(int argc, char **argv)
 		{ "silent-signals", silent_signals }, { "free-mutex", free_mutex },
 		{ "cancelled", cancelled }, { "timed-out", timed_out },
 		{ "long-waits", long_waits }, { "failed-calls", failed_calls },
-		{ "real-time", real_time }, { "place", place },
+		{ "real-time", real_time }, { "real-time-writer", real_time_writer },
+		{ "place", place },
 		{ "timed-turns", timed_turns },
 	};
 	check_start();

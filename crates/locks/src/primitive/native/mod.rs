@@ -12,12 +12,13 @@ pub mod transaction;
 #[doc(hidden)]
 pub mod umwait;
 
+use core::num::NonZeroU32;
 use core::sync::atomic::{self, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use rustix::thread::futex;
 
 use super::{
-    Abort, Atomics, Begun, Clock, Monitor, Parking, SAMPLED, SliceExtension, Spin, Threads,
+    Abort, Atomics, Begun, Clock, Kind, Monitor, Parking, SAMPLED, SliceExtension, Spin, Threads,
     Transactions, poll_for_change,
 };
 
@@ -122,20 +123,44 @@ impl Monitor for Native {
     }
 }
 
+/// The bit set of a futex for one kind of thread.
+fn kinds(kind: Kind) -> NonZeroU32 {
+    NonZeroU32::new(kind as u32).expect("a bit")
+}
+
+fn park_with(kinds: NonZeroU32, word: &AtomicU32, expected: u32, deadline: Option<u64>) {
+    probe::sleep(core::ptr::from_ref(word).addr(), deadline.map_or(0, Native::expected));
+    let is_realtime = deadline.is_some_and(|ns| ns >= REALTIME);
+    // An absolute deadline stays valid across spurious wake-ups. Every error means "check again",
+    // which callers do.
+    let deadline = deadline.map(|ns| ns & !REALTIME).map(|ns| futex::Timespec {
+        tv_sec: (ns / 1_000_000_000) as _,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    });
+    let mut flags = futex::Flags::PRIVATE;
+    flags.set(futex::Flags::CLOCK_REALTIME, is_realtime);
+    let _ = futex::wait_bitset(word, flags, expected, deadline.as_ref(), kinds);
+}
+
 impl Parking for Native {
     fn park(word: &AtomicU32, expected: u32, deadline: Option<u64>) {
-        probe::sleep(core::ptr::from_ref(word).addr(), deadline.map_or(0, Self::expected));
-        let is_realtime = deadline.is_some_and(|ns| ns >= REALTIME);
-        // An absolute deadline stays valid across spurious wake-ups. Every error means "check
-        // again", which callers do.
-        let deadline = deadline.map(|ns| ns & !REALTIME).map(|ns| futex::Timespec {
-            tv_sec: (ns / 1_000_000_000) as _,
-            tv_nsec: (ns % 1_000_000_000) as _,
-        });
-        let any = core::num::NonZeroU32::MAX;
-        let mut flags = futex::Flags::PRIVATE;
-        flags.set(futex::Flags::CLOCK_REALTIME, is_realtime);
-        let _ = futex::wait_bitset(word, flags, expected, deadline.as_ref(), any);
+        park_with(NonZeroU32::MAX, word, expected, deadline);
+    }
+
+    fn park_as(kind: Kind, word: &AtomicU32, expected: u32, deadline: Option<u64>) {
+        park_with(kinds(kind), word, expected, deadline);
+    }
+
+    fn unpark_kind(kind: Kind, word: *const AtomicU32, count: u32) {
+        use syscalls::{Sysno, syscall};
+        probe::wake(word.addr(), count as usize);
+        let operation = libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG;
+        let (count, kinds) = (count.min(i32::MAX as u32), kinds(kind).get());
+        // SAFETY: as in `unpark`; this operation uses neither the time-out nor the second address.
+        let woken = unsafe { syscall!(Sysno::futex, word, operation, count, 0, 0, kinds) };
+        if woken.is_err() {
+            Self::unpark(word, u32::MAX); // a filter of system calls may not know the operation
+        }
     }
 
     fn unpark(word: *const AtomicU32, count: u32) {

@@ -40,7 +40,9 @@ impl Capacity {
         }
         self.due = now + EVERY_NS;
         self.affinity = affinity(each);
-        self.quota = cgroup::quota();
+        if let Some(quota) = cgroup::quota() {
+            self.quota = quota;
+        }
     }
 
     /// [`follow`](Self::follow) with all threads of the process except `own`, for sensors that do

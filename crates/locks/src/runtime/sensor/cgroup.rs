@@ -65,10 +65,25 @@ fn parse_cpu_max(text: &[u8]) -> Option<f64> {
     (period > 0.0).then(|| quota / period)
 }
 
-/// The smallest quota of the process's groups in processors.
-pub(super) fn quota() -> Option<f64> {
-    let groups = Text::<4096>::read(c"/proc/self/cgroup")?;
-    groups.get().split(|&byte| byte == b'\n').filter_map(group_quota).reduce(f64::min)
+/// The groups of the main thread, or of the calling one, which in version 1 may be in others, if
+/// the main thread has ended: version 1 then reports it in the root.
+fn groups() -> Option<Text<4096>> {
+    let stat = Text::<PATH>::read(c"/proc/self/stat");
+    let main_has_ended = stat.is_some_and(|stat| is_zombie(stat.get()));
+    Text::read(if main_has_ended { c"/proc/thread-self/cgroup" } else { c"/proc/self/cgroup" })
+}
+
+/// Whether `/proc/self/stat` has the state `Z`, behind the name in brackets.
+fn is_zombie(stat: &[u8]) -> bool {
+    let end = stat.iter().rposition(|&byte| byte == b')');
+    end.is_some_and(|end| stat.get(end + 2) == Some(&b'Z'))
+}
+
+/// The smallest quota of the process's groups in processors, if they have one; `None` if the groups
+/// cannot be read.
+pub(super) fn quota() -> Option<Option<f64>> {
+    let groups = groups()?;
+    Some(groups.get().split(|&byte| byte == b'\n').filter_map(group_quota).reduce(f64::min))
 }
 
 /// The controllers and the path in a line of `/proc/self/cgroup`, `ID:CONTROLLERS:PATH`. The line
@@ -133,7 +148,7 @@ fn v1_quota(mount: &[u8], path: &[u8]) -> Option<f64> {
 
 /// Opens the file `name` of the process's version 2 group; `None` in the root group.
 pub(super) fn open_own(name: &[u8]) -> Option<File> {
-    let groups = Text::<4096>::read(c"/proc/self/cgroup")?;
+    let groups = groups()?;
     let lines = groups.get().split(|&byte| byte == b'\n').filter_map(controllers_and_path);
     let (_, path) = lines.into_iter().find(|(controllers, _)| controllers.is_empty())?;
     let path = path.strip_suffix(b"/").unwrap_or(path);
@@ -153,6 +168,13 @@ mod tests {
         assert_eq!(parse_cpu_max(b"max 100000\n"), None);
         assert_eq!(parse_cpu_max(b""), None);
         assert_eq!(parse_cpu_max(b"5 0"), None);
+    }
+
+    #[test]
+    fn state_of_a_process_stands_behind_its_name() {
+        assert!(is_zombie(b"7 (a) S) Z 1 7"));
+        assert!(!is_zombie(b"7 (a) Z) S 1 7"));
+        assert!(!is_zombie(b"7 (a)"));
     }
 
     #[test]

@@ -156,10 +156,15 @@ impl Sensor for ChosenSensor {
 
     fn read(&mut self, now: u64) -> Option<Reading> {
         let reading = self.sensor.get().read(now);
-        if let Chosen::Bpf(sensor) = &self.sensor
-            && sensor.is_dead()
-        {
-            bpf::forget();
+        let is_dead = match &self.sensor {
+            Chosen::Bpf(sensor) if sensor.is_dead() => {
+                bpf::forget();
+                true
+            }
+            Chosen::Pressure(sensor) => sensor.is_dead(),
+            _ => false,
+        };
+        if is_dead {
             *self = Self::new(Choice::Schedstat, self.keep_open, self.own_thread);
             self.begin(now);
         }

@@ -66,6 +66,8 @@ impl Search {
 /// The sensor.
 pub struct Pressure {
     source: Source,
+    keep_open: bool,
+    is_dead: bool,
     own_thread: u32,
     sleeping: u32,
     /// Time and total of the last reading.
@@ -95,6 +97,8 @@ impl Pressure {
     pub fn open(keep_open: bool, own_thread: u32) -> Option<Self> {
         Some(Pressure {
             source: Source::new(Self::file, keep_open)?,
+            keep_open,
+            is_dead: false,
             own_thread,
             sleeping: 0,
             last: None,
@@ -110,6 +114,20 @@ impl Pressure {
         })
     }
 
+    /// Opens the file again: the process may have moved to another group, and its last one be gone.
+    fn reopen(&mut self) {
+        self.last = None;
+        match Source::new(Self::file, self.keep_open) {
+            Some(source) => self.source = source,
+            None => self.is_dead = true,
+        }
+    }
+
+    /// Whether the kernel no longer records pressure for this process.
+    pub fn is_dead(&self) -> bool {
+        self.is_dead
+    }
+
     fn is_counting(file: &File) -> bool {
         total(|text| file.read_into(text)).is_some()
     }
@@ -123,7 +141,10 @@ impl Sensor for Pressure {
     fn read(&mut self, now: u64) -> Option<Reading> {
         self.capacity.follow_process(now, self.own_thread);
         let sleeping = f64::from(core::mem::take(&mut self.sleeping));
-        let total = total(|text| self.source.read_into(text))?;
+        let Some(total) = total(|text| self.source.read_into(text)) else {
+            self.reopen();
+            return None;
+        };
         let (then, before) = self.last.replace((now, total))?;
         let interval = now.checked_sub(then).filter(|&ns| ns > 0)?;
         let share = total.saturating_sub(before) as f64 * 1e3 / interval as f64;

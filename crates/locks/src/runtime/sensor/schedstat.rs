@@ -33,8 +33,13 @@ const MAX_THREADS: usize = 32_768;
 /// may have replaced an old one.
 const LIST_EVERY: u32 = 16;
 
-/// Greatest number of descriptors kept: half of the usual limit on open files.
-const MAX_KEPT: usize = 512;
+/// Greatest number of descriptors kept: half of the limit on open files, which the rest of the
+/// sensor needs too, and no more than half of the usual one.
+fn most_kept() -> usize {
+    const MOST: u64 = 512;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(MOST, |limit| MOST.min(limit / 2)) as usize
+}
 
 /// Longest contents of a `schedstat` file: three numbers.
 const LINE: usize = 80;
@@ -69,6 +74,7 @@ struct Table {
 pub struct Schedstat {
     /// Whether descriptors stay open: no other thread shares the descriptor table.
     keep_open: bool,
+    most_kept: usize,
     /// The controller's own thread, which is not part of the load.
     own_thread: u32,
     directory: Option<File>,
@@ -197,6 +203,7 @@ impl Schedstat {
     /// keep descriptors between readings, but only if no other thread shares the descriptor table.
     pub fn new(keep_open: bool, own_thread: u32) -> Self {
         Schedstat {
+            most_kept: if keep_open { most_kept() } else { 0 },
             keep_open,
             own_thread,
             directory: None,
@@ -270,13 +277,13 @@ impl Sensor for Schedstat {
         self.capacity
             .follow(now, |visit| self.table.entries().iter().for_each(|entry| visit(entry.thread)));
         self.readings = self.readings.wrapping_add(1);
-        let keep_open = self.keep_open;
+        let (keep_open, most_kept) = (self.keep_open, self.most_kept);
         let mut total = Times::default();
         {
             let directory = self.directory.as_ref()?;
             for (index, entry) in self.table.entries().iter_mut().enumerate() {
                 if !core::mem::take(&mut entry.slept_through) {
-                    let growth = Self::growth(directory, keep_open && index < MAX_KEPT, entry);
+                    let growth = Self::growth(directory, index < most_kept, entry);
                     total.run += growth.run;
                     total.wait += growth.wait;
                 }
