@@ -10,6 +10,9 @@ pub struct Object {
     pub label: String,
 }
 
+/// The label of a futex whose waiters' functions are unknown: of a lock or of anything else.
+pub const UNKNOWN: &str = "futex";
+
 /// The label of `pthread_barrier_t`.
 pub const BARRIER: &str = "barrier";
 
@@ -90,7 +93,7 @@ pub fn object(functions: &[String]) -> Object {
             let entry = in_libc.last().and_then(|name| name.split(' ').next());
             match entry.filter(|name| !name.contains('+') && *name != "syscall") {
                 Some(entry) => of(Kind::Futex, &format!("{OF_LIBC} in {entry}")),
-                None => of(Kind::Futex, "futex"),
+                None => of(Kind::Futex, UNKNOWN),
             }
         }
     }

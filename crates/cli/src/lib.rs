@@ -46,6 +46,7 @@ use clap::error::ErrorKind;
 use unconvoy_measure::output::{complain, print_all};
 
 use cli::{Cli, Command};
+use messages::causes;
 pub use predict::recorded;
 use refusal::Refusal;
 
@@ -84,7 +85,7 @@ fn occupy_standard_descriptors() {
 fn ended(result: anyhow::Result<u8>) -> c_int {
     result.map_or_else(
         |error| {
-            complain(&format!("{error:#}"));
+            complain(&causes(&error));
             error.downcast_ref::<Refusal>().map_or(1, |refusal| c_int::from(refusal.status))
         },
         c_int::from,

@@ -162,7 +162,10 @@ fn place_of(calls: &[((String, bool), u64)]) -> Option<&((String, bool), u64)> {
 /// Whether a function's name says that it only wraps a lock's operation: `port::Mutex::Lock`, or
 /// the constructor or destructor of a guard. Its caller is the better place.
 fn is_wrapper(name: &str) -> bool {
-    if kinds::is_runtime(name) {
+    // The program's own if it is static.
+    let is_of_libc =
+        ["pthread_", "lll_"].iter().any(|start| name.trim_start_matches('_').starts_with(start));
+    if is_of_libc || kinds::is_runtime(name) {
         return true;
     }
     let function = name.split(" (").next().unwrap_or(name);
@@ -249,6 +252,8 @@ mod tests {
             "CondVar::Wait in libdb.so",
             "Mutex::lock_contended in libjvm.so",
             "os::PlatformMonitor::PlatformMonitor in libjvm.so",
+            "__lll_lock_wake in server",
+            "___pthread_mutex_lock in server",
         ] {
             assert!(is_wrapper(name), "{name}");
         }

@@ -15,6 +15,18 @@ pub fn text(file: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&std::fs::read(file)?).into_owned())
 }
 
+/// The id of a thread in its own PID namespace; `None` if the thread is gone, or if the kernel has
+/// no such namespaces.
+pub fn own_id(thread: u32) -> Option<u32> {
+    innermost_id(&text(format!("/proc/{thread}/status")).ok()?)
+}
+
+/// The id in the innermost PID namespace, from a thread's `status`.
+pub fn innermost_id(status: &str) -> Option<u32> {
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    ids.split_whitespace().last()?.parse().ok()
+}
+
 /// The path that a process has for a file which this command reads below that process's root:
 /// `/proc/self/fd/N` while the root is open, or `/proc/PID/root`.
 pub fn own_path(path: &Path) -> PathBuf {
@@ -73,6 +85,15 @@ impl MappedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn own_id_is_the_innermost() {
+        let thread = nix::unistd::gettid().as_raw().cast_unsigned();
+        assert_eq!(own_id(thread), Some(thread));
+        let of_container = "Name:\tserver\nTgid:\t4711\nNSpid:\t4711\t12\t1\n";
+        assert_eq!(innermost_id(of_container), Some(1));
+        assert_eq!(innermost_id("Name:\tserver\n"), None);
+    }
 
     #[test]
     fn own_path_has_no_root() {

@@ -20,8 +20,8 @@ use unconvoy_measure::output::complain;
 use unconvoy_measure::parts;
 
 use crate::inspect::watch;
-use crate::messages::command as messages;
 use crate::messages::inspect as inspection;
+use crate::messages::{causes, command as messages};
 use crate::output_file::{distinct, replaceable_by_library, writable, writable_by_library};
 use crate::refusal::Refusal;
 use crate::strategy::Strategy;
@@ -286,10 +286,7 @@ fn prepare_sensor(environment: &mut Environment) {
         Err(why) => {
             // Name the default for child programs too, which would otherwise repeat the warning.
             environment.set(environment::LOAD_SENSOR.name, Choice::default().name());
-            complain(&messages::bpf_not_available(
-                Choice::default().name(),
-                format_args!("{why:#}"),
-            ));
+            complain(&messages::bpf_not_available(Choice::default().name(), causes(&why)));
         }
     }
 }

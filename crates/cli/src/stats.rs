@@ -30,12 +30,14 @@ pub struct StatsArgs {
 }
 
 /// Text below the options in `--help`.
-pub const EXAMPLES: &str = "\
-docs/reference/stats.md explains every count.
+pub const EXAMPLES: &str = concat!(
+    env!("CARGO_PKG_REPOSITORY"),
+    "/blob/main/docs/reference/stats.md explains every count.
 
 Examples:
   unconvoy run --stats locks.json -- ./server
-  unconvoy stats --top 5 locks.json";
+  unconvoy stats --top 5 locks.json"
+);
 
 /// Version of the record's format.
 const SCHEMA: &str = "unconvoy-stats-1";

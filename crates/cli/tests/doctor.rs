@@ -23,7 +23,13 @@ fn doctor_lists_every_check_and_exits_0() {
         "profile --kernel",
         "elided locks",
         "predict",
+        "predict --kernel",
         "sched",
+        "inspect",
+        "top",
+        "predict --keep-trace",
+        "bench, sim, papers",
+        "compare --plot X.png",
     ] {
         let answers = |answer: &str| text.contains(&format!(" {answer:<4} {name} "));
         assert!(answers("yes") || answers("no"), "{name}: {text}");

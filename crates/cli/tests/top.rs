@@ -219,8 +219,8 @@ fn processes_without_a_page_are_explained() {
     assert!(output.status.code() == Some(1) && said.contains("unconvoy run"), "{said}");
     let (idle, _) = scene.start(scene.program().arg("500").env("UNCONVOY_TOP", "0"));
     let output = scene.top(&[&idle.0.id().to_string(), "--interval", "0.1"]);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("UNCONVOY_TOP=0"), "{said}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("UNCONVOY_TOP=0"), "{said}");
     assert!(segments(idle.0.id()).is_empty());
     // No process has an id that high.
     let output = scene.top(&["4194305"]);

@@ -335,8 +335,16 @@ impl State {
         let expected = expected_threads(self.threads.values().copied(), options.window);
         // More processors than threads move no further lines.
         let threads = self.threads.len() as u32;
-        let estimates = options.processors.iter().zip(&self.windows);
-        let estimates = estimates.map(|(processors, windows)| {
+        let by_processors = || options.processors.iter().zip(&self.windows);
+        // Once all threads have a processor, more change nothing. Windows for more would never be
+        // full, and would depend on the length of the threads' turns.
+        let enough = by_processors().filter(|(processors, _)| **processors >= threads);
+        let enough = enough.min_by_key(|(processors, _)| **processors);
+        let estimates = by_processors().map(|(processors, windows)| {
+            let windows = match enough {
+                Some((fewer, windows)) if fewer < processors => windows,
+                _ => windows,
+            };
             let Fitting { means, sections, partial } = windows.estimate(expected);
             Estimates {
                 processors: *processors,

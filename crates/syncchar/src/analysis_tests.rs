@@ -222,6 +222,17 @@ fn window_widens_up_to_the_bound() {
 
 /// Four threads run, and then four others.
 #[test]
+fn more_processors_than_threads_change_nothing() {
+    let sections = in_turns(2, 2_000, 100_000);
+    let lock = analyse(for_processors(&[2, 4, 8]), &sections).remove(0);
+    let of = |index: usize| &lock.estimates[index];
+    assert!(of(0).byte.threads > 1.9, "{:?}", of(0));
+    for more in [1, 2] {
+        assert_eq!((of(more).byte, of(more).windows), (of(0).byte, of(0).windows));
+    }
+}
+
+#[test]
 fn window_stays_narrow_if_threads_change_between_phases() {
     let mut rng = Rng::with_seed(9);
     let sections: Vec<Sampled> =

@@ -11,12 +11,12 @@ use super::finding::SpanEvidence;
 use crate::profile::options::LIBC;
 use crate::profile::remarks::OWN;
 use crate::profile::report::Report;
-use crate::profile::rows::Row;
+use crate::profile::rows::{Quantiles, Row};
 
 /// System calls in which a thread waits for a device, another process or the time. A thread that
 /// holds a lock meanwhile makes the lock's waiters wait for the same. Waits for futexes are not
 /// among them: they are nested locks, which have rows of their own.
-const WAITING_CALLS: [&str; 26] = [
+const WAITING_CALLS: [&str; 58] = [
     "read",
     "write",
     "pread64",
@@ -25,24 +25,56 @@ const WAITING_CALLS: [&str; 26] = [
     "writev",
     "preadv",
     "pwritev",
+    "preadv2",
+    "pwritev2",
+    "sendfile",
+    "splice",
+    "copy_file_range",
     "fsync",
     "fdatasync",
+    "sync",
+    "syncfs",
     "sync_file_range",
     "msync",
+    "fallocate",
+    "ftruncate",
+    "open",
     "openat",
+    "rename",
+    "renameat",
+    "renameat2",
+    "unlink",
+    "unlinkat",
+    "mkdir",
+    "mkdirat",
+    "flock",
+    "fcntl",
+    "ioctl",
     "sendto",
     "sendmsg",
+    "sendmmsg",
     "recvfrom",
     "recvmsg",
+    "recvmmsg",
     "connect",
+    "accept",
     "accept4",
+    "select",
+    "pselect6",
     "poll",
     "ppoll",
     "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
     "nanosleep",
     "clock_nanosleep",
+    "pause",
     "wait4",
+    "waitid",
+    "semop",
+    "semtimedop",
     "io_getevents",
+    "io_uring_enter",
 ];
 
 /// A program and its locks.
@@ -74,6 +106,8 @@ pub struct Evidence {
 pub struct LockEvidence {
     pub name: String,
     pub kind: &'static str,
+    /// Whether it may be no lock.
+    pub is_unknown: bool,
     pub locks: usize,
     pub entries: Vec<Entry>,
     /// Places that hold the lock, or else places that wait for it.
@@ -123,9 +157,15 @@ impl Evidence {
             let usage = usage_of(recorded, row);
             let [call, runnable] = holders(recorded, row);
             let calls = call.map(|(call, share)| (name_of(call), share));
+            // Of a reader-writer lock only writers' holds are measured, and threads may wait for
+            // readers.
+            let is_of_readers =
+                row.kind == Kind::RwLock.name() && row.wait.p50_ns > row.hold.p99_ns;
+            let hold = if is_of_readers { Quantiles::default() } else { row.hold };
             LockEvidence {
                 name: row.name.clone(),
                 kind: row.kind,
+                is_unknown: row.is_unknown,
                 locks: row.locks,
                 entries: row.entries.clone(),
                 places: places(row),
@@ -134,8 +174,8 @@ impl Evidence {
                 waited_seconds: row.waited_ns as f64 * 1e-9,
                 share: row.share,
                 read_share: row.read_waited_ns as f64 / (row.waited_ns as f64).max(1.0),
-                hold_p50_ns: row.hold.p50_ns,
-                hold_p99_ns: row.hold.p99_ns,
+                hold_p50_ns: hold.p50_ns,
+                hold_p99_ns: hold.p99_ns,
                 span: usage.map(|(usage, held)| span_evidence(&usage, held, row.waited_ns)),
                 call: calls.and_then(|(name, share)| Some((name?, share))),
                 runnable: runnable.map(|(_, share)| share),

@@ -87,7 +87,15 @@ pub fn advise(evidence: &Evidence) -> Vec<Advice> {
 fn of_lock(evidence: &Evidence, lock: &LockEvidence) -> Vec<Advice> {
     let predicted = lock.predicted.iter().flat_map(|it| of_prediction(evidence, lock, it));
     let mut all: Vec<Advice> = predicted.collect();
-    let rules = [io_under_lock, long_sections, preempted_holder, overload_convoy, saturated, light];
+    let rules = [
+        unknown,
+        io_under_lock,
+        long_sections,
+        preempted_holder,
+        overload_convoy,
+        saturated,
+        light,
+    ];
     all.extend(rules.iter().find_map(|rule| rule(evidence, lock)));
     all
 }
@@ -153,6 +161,14 @@ fn percent(share: f64) -> String {
 
 fn time(ns: u64) -> String {
     quantity::seconds(ns as f64 * 1e-9)
+}
+
+fn unknown(_: &Evidence, lock: &LockEvidence) -> Option<Advice> {
+    let sentence = "The functions that wait have no known names: they may wait for a lock, or for \
+                    work to do.";
+    let source = "Record a program with symbols.".to_string();
+    let advice = Advice { source, ..about(lock, Problem::Unknown, sentence.into()) };
+    lock.is_unknown.then_some(advice)
 }
 
 fn io_under_lock(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {

@@ -73,6 +73,14 @@ fn busy_short_sections_are_saturated_and_gain_by_a_faster_lock() {
 }
 
 #[test]
+fn lock_whose_waiters_have_no_names_may_be_none() {
+    let unknown = LockEvidence { is_unknown: true, ..lock(SATURATED, [120, 900]) };
+    let all = advise(&of(2.0, vec![unknown]));
+    assert_eq!(all[0].problem, Problem::Unknown);
+    assert!(all[0].gain.is_none() && all[0].strategy.is_empty(), "{all:?}");
+}
+
+#[test]
 fn gain_is_bounded_by_the_share_of_time_held() {
     let span = SpanEvidence { held: Some(0.99), ..SATURATED };
     let all = advise(&of(2.0, vec![lock(span, [9_000, 12_000])]));

@@ -159,11 +159,13 @@ INLINE void send(u64 *context, struct task_struct *task, struct wait *wait, u64 
 	event->is_first = is_first;
 	event->thread = task->pid;
 	event->call = -1;
+	event->is_32_bit = 0;
 	struct mm_struct *mm = task->mm;
 	if (mm) {
 		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
 		event->call = regs->orig_ax;
+		event->is_32_bit = !!(task->thread_info.status & TS_COMPAT);
 	}
 	struct task_struct *leader = task->group_leader;
 	bpf_probe_read_kernel(event->task, sizeof(event->task), leader->comm);
@@ -228,11 +230,20 @@ SECTION("tp_btf/sched_process_fork") int sched_process_fork(u64 *arguments)
 
 	if (parent_id == child_id)
 		return 0;
-	/* An id that is used again belongs to another process. */
-	if (bpf_map_lookup_elem(&targets, &parent_id))
-		bpf_map_update_elem(&targets, &child_id, &recorded, 0);
-	else
-		bpf_map_delete_elem(&targets, &child_id);
+	if (bpf_map_lookup_elem(&targets, &parent_id) &&
+	    bpf_map_update_elem(&targets, &child_id, &recorded, 0))
+		__sync_fetch_and_add(&totals.lost_waits, 1);
+	return 0;
+}
+
+/* (task) */
+SECTION("tp_btf/sched_process_free") int sched_process_free(u64 *arguments)
+{
+	struct task_struct *task = (struct task_struct *)arguments[0];
+	u32 id = task->tgid;
+
+	if (task->pid == task->tgid)
+		bpf_map_delete_elem(&targets, &id);
 	return 0;
 }
 

@@ -18,6 +18,9 @@
 #define NESTED 4
 #define DEPTH 62
 
+/* Flag of thread_info::status in a system call of 32-bit programs (arch/x86 of the kernel). */
+#define TS_COMPAT 2U
+
 /* Values of `targets`. The command is only the ancestor of the processes that it starts. */
 #define ANCESTOR 1
 #define RECORDED 2
@@ -34,7 +37,7 @@ struct totals {
 	u32 target;      /* the process's id in the initial PID namespace; 0 until it is found */
 	u32 unused;
 	u64 lost_events; /* events for which the ring had no room */
-	u64 lost_waits;  /* waits for which the maps had no room */
+	u64 lost_waits;  /* waits, and processes, for which the maps had no room */
 };
 struct totals totals = {};
 
@@ -114,8 +117,8 @@ struct event {
 	u32 is_first;
 	u32 thread;
 	s32 call; /* number of the system call; negative if the task is in none */
+	u32 is_32_bit; /* the call is one of 32-bit programs */
 	u32 stack_bytes;
-	u32 unused;
 	char task[16]; /* name of the process */
 	u64 stack[DEPTH];
 };

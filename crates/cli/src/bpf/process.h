@@ -45,11 +45,16 @@ struct sighand_struct {
 	} siglock;
 } RELOCATED;
 
+struct thread_info {
+	u32 status;
+} RELOCATED;
+
 struct thread_struct {
 	unsigned long fsbase;
 } RELOCATED;
 
 struct task_struct {
+	struct thread_info thread_info;
 	u32 __state;
 	int pid;
 	int tgid;

@@ -59,6 +59,9 @@ impl Configuration {
             "default" => Some((CONTENTION[0].name, LOAD[0].name)),
             _ => {
                 let (lock, load) = named_lock.split_once('+').unwrap_or((named_lock, LOAD[0].name));
+                if lock == "default" {
+                    return Err(messages::default_is_a_pair(CONTENTION[0].name, load));
+                }
                 let Some(lock) = named(CONTENTION, lock) else {
                     return Err(messages::unknown_lock(lock, &known_names()));
                 };

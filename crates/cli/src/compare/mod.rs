@@ -21,6 +21,7 @@ pub mod trial;
 use std::path::Path;
 
 use unconvoy::catalogue::environment;
+use unconvoy_measure::chart::PNG;
 use unconvoy_measure::context::processors;
 use unconvoy_measure::export::{Destination, Json};
 use unconvoy_measure::interrupt::Interrupts;
@@ -45,8 +46,8 @@ const PARTIAL: &str = "unconvoy-compare-partial.json";
 ///
 /// # Errors
 ///
-/// An error before the first run ends: wrong usage (2), no interposer (125), program not found
-/// (127) or not executable (126).
+/// An error before the first run ends: wrong usage (2), no interposer or rasteriser (125), program
+/// not found (127) or not executable (126).
 pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     let mut plan = args.plan(processors())?;
     let first = plan.threads.first().copied().flatten();
@@ -61,6 +62,11 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<u8> {
     let mut outputs = vec![("--json", args.json.as_deref()), ("--csv", args.csv.as_deref())];
     outputs.extend(figures.iter().map(|figure| ("--plot", Some(figure.as_path()))));
     distinct(&outputs)?;
+    if let [only] = &figures[..]
+        && export::is_png(only)
+    {
+        PNG.find().map_err(Refusal::installation)?;
+    }
     for destination in &destinations {
         destination.check().map_err(Refusal::usage)?;
     }

@@ -156,9 +156,12 @@ impl Session<'_> {
     /// Returns the record of the runs so far.
     pub fn record(&self, ending: &Ending) -> Record {
         let summaries = summary::summarise(&self.plan, &self.runs, self.metric.lower_is_better);
-        let mut warnings = self.warnings.clone();
-        warnings.extend(summary::warnings(&self.plan, &summaries));
-        warnings.extend(transfer::remark(self.runs.iter().filter_map(|run| run.transfer_ns)));
+        let mut warnings = Vec::new();
+        if !self.runs.is_empty() {
+            warnings.clone_from(&self.warnings);
+            warnings.extend(summary::warnings(&self.plan, &summaries));
+            warnings.extend(transfer::remark(self.runs.iter().filter_map(|run| run.transfer_ns)));
+        }
         Record {
             schema: SCHEMA,
             title: self.title.clone(),

@@ -5,12 +5,13 @@ use std::process::Command;
 use serde::Serialize;
 use unconvoy::catalogue::{Availability, availability, environment};
 use unconvoy_measure::context::Machine;
-use unconvoy_measure::parts;
+use unconvoy_measure::{chart, parts};
 
 use crate::messages::doctor as messages;
 use crate::predict;
 use crate::predict::kernel::parts::Parts;
-use crate::{bpf, process_file, profile, sched};
+use crate::predict::parquet;
+use crate::{bpf, process_file, profile, sched, study, top};
 
 /// One part of unconvoy, and whether it works here.
 #[derive(Debug, Serialize)]
@@ -43,7 +44,16 @@ pub fn checks() -> Vec<Check> {
         Check::of("predict --kernel", kernel()),
         Check::of("sched", scheduler()),
         Check::of("inspect", stacks()),
+        Check::of("top", of_part(&top::SCREEN)),
+        Check::of("predict --keep-trace", parquet::find().map(|path| path.display().to_string())),
+        Check::of("bench, sim, papers", of_part(&study::STUDY)),
+        Check::of("compare --plot X.png", of_part(&chart::PNG)),
     ]
+}
+
+/// Where a program of its own is.
+fn of_part(part: &parts::Part) -> Result<String, String> {
+    part.find().map(|path| path.display().to_string())
 }
 
 /// Preloads the library into this command, whose standard error then has any complaint of the

@@ -310,6 +310,10 @@ impl Subject for Core {
         Some(0)
     }
 
+    fn is_cut_off(&self) -> bool {
+        self.missing_bytes > 0
+    }
+
     fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.missing_bytes > 0 {

@@ -22,7 +22,9 @@ use std::time::{Duration, Instant};
 use unconvoy_measure::output::print;
 
 use crate::images::{Images, Mapping};
+use crate::messages::inspect as messages;
 use crate::names::Names;
+use crate::refusal::Refusal;
 use graph::{Cycle, Graph, Holders, Lock};
 use options::InspectArgs;
 use process::Process;
@@ -39,6 +41,9 @@ const BETWEEN: Duration = Duration::from_millis(100);
 ///
 /// The process or the core cannot be read, or has no library of this version.
 pub fn inspect(args: &InspectArgs) -> anyhow::Result<()> {
+    if let Some(folder) = args.files.as_deref().filter(|folder| !folder.is_dir()) {
+        return Err(Refusal::usage(messages::no_folder(folder)).into());
+    }
     let pid = args.target.to_str().and_then(|text| text.parse::<u32>().ok());
     let subject: Box<dyn Subject> = match pid {
         Some(pid) => Box::new(Process::open(pid)?),

@@ -16,7 +16,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::subject::{Futex, Region, Subject, Thread};
 use crate::live_thread::{has_ended, live_thread};
-use crate::messages::outside as messages;
+use crate::messages::inspect as messages;
 use crate::process_file::{self, MappedFile};
 use crate::profile::outside::target::{Mapping, Target, UNKNOWN_FILE};
 use crate::profile::outside::unwind::Registers;

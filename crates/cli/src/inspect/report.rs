@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use unconvoy::catalogue::CONTENTION_MANAGERS;
+use unconvoy_measure::arguments::counted;
 use unconvoy_measure::chart::quantity;
 use unconvoy_profile::Kind;
 
@@ -73,15 +74,18 @@ impl Report<'_> {
         title[..1].make_ascii_uppercase();
         let mut text = format!("{title}: {locks}\n");
         if waits == 0 {
-            let _ = writeln!(text, "No thread of {threads} waits for a lock.");
+            let none = format!("No thread of {threads} waits for a lock.");
+            let is_known = self.tables.has_all_waits;
+            text += if is_known { &none } else { CUT_OFF };
+            text.push('\n');
             return text;
         }
         let _ = writeln!(
             text,
             "{} of {} for {}.",
-            counted(waits, "thread"),
+            counted(waits as u64, "thread"),
             if waits == 1 { format!("{threads} waits") } else { format!("{threads} wait") },
-            counted(waited.len(), "lock")
+            counted(waited.len() as u64, "lock")
         );
         if !self.tables.is_libcs {
             let order = CONTENTION_MANAGERS.iter().find(|it| it.entry.name == lock);
@@ -160,11 +164,11 @@ impl Report<'_> {
     fn unknown(&self, why: Unknown) -> String {
         match why {
             Unknown::Readers(readers) if self.tables.keeps_held => {
-                format!("held by {}: not recorded which", counted(readers as usize, "reader"))
+                format!("held by {}: not recorded which", counted(readers as u64, "reader"))
             }
             Unknown::Readers(readers) => format!(
                 "held by {}: which threads, only `run --watchdog` records",
-                counted(readers as usize, "reader")
+                counted(readers as u64, "reader")
             ),
             Unknown::Published => {
                 "free, or held by readers: which threads, only `run --watchdog` records".into()
@@ -211,11 +215,14 @@ impl Report<'_> {
             }
         }
         text += match wait.manner {
-            Manner::Parked => ", asleep until a release,",
-            Manner::SleepsForLoad => ", asleep for load,",
-            Manner::Polls => ", polling,",
+            Manner::Parked => ", asleep until a release",
+            Manner::SleepsForLoad => ", asleep for load",
+            Manner::Polls => ", polling",
         };
-        text + &self.place(wait)
+        match self.place(wait) {
+            unknown if unknown.is_empty() => text,
+            place => text + "," + &place,
+        }
     }
 
     /// Whether the waits are part of a deadlock, wait for one, or are only long.
@@ -228,7 +235,7 @@ impl Report<'_> {
         let text = match (self.progress)(lock.address) {
             Progress::Acquisitions(count) => format!(
                 "no deadlock: acquired {} in {:.1} s while these threads waited",
-                counted(count as usize, "time"),
+                counted(count as u64, "time"),
                 self.between_s
             ),
             Progress::HolderChanged => "no deadlock: the holder changes".to_string(),
@@ -269,7 +276,7 @@ impl Report<'_> {
         let control = &self.tables.control;
         let mut text = format!(
             "\nLoad control: {} asleep for load, target {}; ",
-            counted(control.sleepers.len(), "thread"),
+            counted(control.sleepers.len() as u64, "thread"),
             control.target
         );
         match (control.controller, control.reading) {
@@ -304,7 +311,7 @@ impl Report<'_> {
             let _ = match threads.len() {
                 1 => writeln!(text, "\n{first} waits for {lock}"),
                 count => {
-                    let others = counted(count - 1, "other");
+                    let others = counted(count as u64 - 1, "other");
                     writeln!(text, "\n{first} and {others} wait for {lock}")
                 }
             };
@@ -386,6 +393,6 @@ fn name(graph: &Graph, names: &Names, lock: &Lock) -> String {
     name.unwrap_or(label)
 }
 
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
+/// Stands for the number of waiting threads.
+const CUT_OFF: &str =
+    "Which threads wait is not known: the core lacks the library's table of waits.";

@@ -71,6 +71,10 @@ pub trait Subject {
     /// How often the thread has slept, if it still waits at the futex of [`Self::threads`]. Between
     /// two equal numbers it has not woken.
     fn sleeps(&self, thread: &Thread) -> Option<u64>;
+    /// Whether memory is missing because a dump is cut off.
+    fn is_cut_off(&self) -> bool {
+        false
+    }
     /// What the report cannot show, and why.
     fn remarks(&self) -> Vec<String>;
 }

@@ -20,6 +20,8 @@ pub struct Tables {
     pub load: String,
     pub is_libcs: bool,
     pub waits: Vec<Waiting>,
+    /// Whether the dump has the whole table of waits.
+    pub has_all_waits: bool,
     pub held: Vec<Holding>,
     /// Whether the library keeps held locks, and so the places that took them.
     pub keeps_held: bool,
@@ -68,7 +70,7 @@ pub struct Control {
 ///
 /// # Errors
 ///
-/// The library is not there, or of another version.
+/// The library is not there, not in the dump, or of another version.
 pub fn find(subject: &dyn Subject) -> anyhow::Result<u64> {
     for region in subject.regions().iter().filter(|it| it.is_writable && !it.is_code) {
         let Ok(length) = usize::try_from(region.end - region.start) else { continue };
@@ -89,6 +91,9 @@ pub fn find(subject: &dyn Subject) -> anyhow::Result<u64> {
                 return Ok(start + at as u64);
             }
         }
+    }
+    if subject.is_cut_off() {
+        bail!(messages::unreadable_tables(&subject.title()));
     }
     bail!(messages::no_library(&subject.title()))
 }
@@ -112,24 +117,26 @@ fn read<T>(subject: &dyn Subject, address: u64) -> Option<T> {
     is_read.then(|| unsafe { value.assume_init() })
 }
 
-/// Reads a table of `count` objects that consist of numbers.
-fn read_table<T>(subject: &dyn Subject, address: u64, count: usize) -> Vec<T> {
+/// Reads a table of `count` objects that consist of numbers. Returns also whether all of it could
+/// be read.
+fn read_table<T>(subject: &dyn Subject, address: u64, count: usize) -> (Vec<T>, bool) {
     let mut table: Vec<T> = Vec::with_capacity(count);
     // SAFETY: the vector's own memory, zeroed first.
     let bytes = unsafe {
         table.as_mut_ptr().write_bytes(0, count);
         std::slice::from_raw_parts_mut(table.as_mut_ptr().cast::<u8>(), count * size_of::<T>())
     };
-    let mut done = 0;
+    let (mut done, mut is_whole) = (0, true);
     while done < bytes.len() {
         // Reads end at gaps of a dump; what is not there stays 0.
         let read = subject.read(address + done as u64, &mut bytes[done..]);
         let next = (address + done as u64 + read as u64 + 1).next_multiple_of(4096) - address;
+        is_whole &= read != 0;
         done = if read == 0 { next as usize } else { done + read };
     }
     // SAFETY: initialised above; callers read types of numbers and atomics only.
     unsafe { table.set_len(count) };
-    table
+    (table, is_whole)
 }
 
 /// Reads the tables of the library whose descriptor is at `descriptor`.
@@ -148,20 +155,23 @@ pub fn tables(subject: &dyn Subject, descriptor: u64) -> anyhow::Result<Tables> 
         String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()
     };
     let held = found.held.load(Relaxed);
+    let (waits, has_all_waits) = waits(subject, &found);
     Ok(Tables {
         lock: name(&found.lock),
         load: name(&found.load),
         is_libcs: found.is_libcs.load(Relaxed) != 0,
-        waits: waits(subject, &found),
+        waits,
+        has_all_waits: has_all_waits || !subject.is_cut_off(),
         held: if held == 0 { Vec::new() } else { holdings(subject, held) },
         keeps_held: held != 0,
         control: control(subject, &found),
     })
 }
 
-/// The waits that go on, in the order in which they began.
-fn waits(subject: &dyn Subject, descriptor: &Descriptor) -> Vec<Waiting> {
-    let table: Vec<Wait> = read_table(subject, descriptor.waits.load(Relaxed), WAITS);
+/// The waits that go on, in the order in which they began, and whether these are all.
+fn waits(subject: &dyn Subject, descriptor: &Descriptor) -> (Vec<Waiting>, bool) {
+    let (table, is_whole): (Vec<Wait>, bool) =
+        read_table(subject, descriptor.waits.load(Relaxed), WAITS);
     let waiting = table.iter().filter(|entry| entry.what.load(Relaxed) != 0).map(|entry| {
         let what = entry.what.load(Relaxed);
         Waiting {
@@ -180,11 +190,11 @@ fn waits(subject: &dyn Subject, descriptor: &Descriptor) -> Vec<Waiting> {
     let exists = |id: u32| threads.is_empty() || threads.iter().any(|thread| thread.id == id);
     let mut waits: Vec<_> = waiting.filter(|it| it.thread != 0 && exists(it.thread)).collect();
     waits.sort_by_key(|wait| wait.begin);
-    waits
+    (waits, is_whole)
 }
 
 fn holdings(subject: &dyn Subject, address: u64) -> Vec<Holding> {
-    let table: Vec<Held> = read_table(subject, address, HOLDERS);
+    let (table, _): (Vec<Held>, bool) = read_table(subject, address, HOLDERS);
     let threads = subject.threads();
     let exists = |entry: &&Held| {
         let id = entry.thread.load(Relaxed);
@@ -208,7 +218,7 @@ fn control(subject: &dyn Subject, descriptor: &Descriptor) -> Control {
     let word = |address: &std::sync::atomic::AtomicU64| subject.read_u32(address.load(Relaxed));
     let count = descriptor.slot_count.load(Relaxed).min(MOST_SLOTS) as usize;
     let (slots, keys) = (descriptor.slots.load(Relaxed), descriptor.keys.load(Relaxed));
-    let threads: Vec<u32> = read_table(subject, slots, count);
+    let (threads, _): (Vec<u32>, bool) = read_table(subject, slots, count);
     let sleepers = threads.iter().enumerate().filter(|(_, slot)| !matches!(**slot, 0 | u32::MAX));
     let key = |index: usize| read(subject, keys + 4 * index as u64).unwrap_or(0_u32);
     let thousandths = |address| word(address).map(|value| f64::from(value) / 1e3);

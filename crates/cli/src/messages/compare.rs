@@ -11,6 +11,10 @@ pub(crate) fn unknown_lock(name: &str, known: &str) -> String {
     format!("unknown lock '{name}'\n{known}")
 }
 
+pub(crate) fn default_is_a_pair(lock: &str, load: &str) -> String {
+    format!("'default' has a load manager already: write {lock}+{load}")
+}
+
 pub(crate) fn unknown_load_manager(name: &str, known: &str) -> String {
     format!("unknown load manager '{name}'\n{known}")
 }
@@ -163,6 +167,7 @@ pub(crate) fn samples() -> Vec<String> {
     vec![
         libc_has_no_special_set().into(),
         unknown_lock("mutex", "  locks: loiter, tpmcs"),
+        default_is_a_pair("loiter", "park"),
         unknown_load_manager("sleep", "  load managers: control, none"),
         no_precision().into(),
         precision_of_one().into(),

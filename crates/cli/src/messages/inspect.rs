@@ -7,6 +7,13 @@ pub(crate) fn no_library(what: &str) -> String {
     format!("no libunconvoy.so in {what}: run the program under `unconvoy run`")
 }
 
+pub(crate) fn not_permitted(pid: u32) -> String {
+    format!(
+        "no permission to look into process {pid}: use its own user, or root; where \
+         kernel.yama.ptrace_scope is not 0, root"
+    )
+}
+
 pub(crate) fn other_version(what: &str, theirs: u32, ours: u32) -> String {
     format!(
         "{what} has a library of another version: tables of version {theirs}, not {ours}; use the \
@@ -35,6 +42,10 @@ pub(crate) fn truncated_at_start(path: &Path) -> String {
 
 pub(crate) fn truncated(bytes: u64) -> String {
     format!("The core is cut off: {bytes} bytes are missing. Check `ulimit -c`.")
+}
+
+pub(crate) fn no_folder(path: &Path) -> String {
+    format!("--files {}: no such folder", path.display())
 }
 
 pub(crate) fn missing_file(path: &Path) -> String {
@@ -72,12 +83,14 @@ pub(crate) fn samples() -> Vec<String> {
     let (core, process) = (Path::new("core.4711"), "process 4711 (/usr/bin/server)");
     vec![
         no_library(process),
+        not_permitted(4711),
         other_version("process 4711", 2, 1),
         unreadable_tables(process),
         no_core(core),
         other_machine(core),
         truncated_at_start(core),
         truncated(4096),
+        no_folder(Path::new("copies")),
         missing_file(Path::new("/usr/lib/libserver.so")),
         other_build(Path::new("/usr/lib/libserver.so")),
         no_watchdog("cannot create a process"),

@@ -16,6 +16,19 @@ pub(crate) mod strategy;
 pub(crate) mod top;
 pub(crate) mod tune;
 
+/// An error with its causes. Leaves out a cause that the text before ends with.
+pub(crate) fn causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string).filter(|cause| !cause.is_empty()) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::{

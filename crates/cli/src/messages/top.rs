@@ -86,8 +86,11 @@ pub(crate) fn has_long_waits(pid: u32, threads: usize) -> String {
 }
 
 pub(crate) fn has_no_page() -> String {
-    "no thread has waited for a lock yet, or UNCONVOY_TOP=0 or `run --lock libc` hides the process"
-        .to_string()
+    "no thread has waited for a lock yet, or the process runs with `--lock libc`".to_string()
+}
+
+pub(crate) fn hides_itself(pid: u32) -> String {
+    format!("process {pid} hides itself: it was started with UNCONVOY_TOP=0")
 }
 
 pub(crate) fn has_no_wait() -> String {
@@ -130,6 +133,7 @@ pub(crate) fn samples() -> Vec<String> {
         choose_one(),
         has_long_waits(4711, 2),
         has_no_page(),
+        hides_itself(4711),
         has_no_wait(),
         is_filtered(),
         has_no_stacks(),

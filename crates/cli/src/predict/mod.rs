@@ -19,7 +19,7 @@ mod native;
 pub mod options;
 mod outputs;
 mod page;
-mod parquet;
+pub mod parquet;
 mod pipe;
 mod progress;
 pub mod recorded;

@@ -14,6 +14,9 @@ use serde_json::Value;
 
 use super::report::Report;
 
+/// The id of the track of all waits, which no thread has.
+const ALL: u32 = 0;
+
 /// The marker of one wait.
 struct Wait {
     lock: StringHandle,
@@ -59,7 +62,7 @@ impl StaticSchemaMarker for Wait {
 pub fn encode(report: &Report) -> anyhow::Result<String> {
     let begin = Duration::from_nanos(report.begin_unix_ns);
     let mut profile = Profile::new(
-        report.program.rsplit('/').next().unwrap_or_default(),
+        report.subject(),
         ReferenceTimestamp::from_duration_since_unix_epoch(begin),
         SamplingInterval::from_nanos(report.period_ns.max(1)),
     );
@@ -67,10 +70,11 @@ pub fn encode(report: &Report) -> anyhow::Result<String> {
     profile.set_os_name("Linux");
     let start = Timestamp::from_nanos_since_reference(0);
     let end = Timestamp::from_nanos_since_reference((report.seconds * 1e9) as u64);
-    let process = profile.add_process(&report.program, report.pid, start);
+    let process = profile.add_process(report.subject(), report.pid, start);
     profile.set_process_end_time(process, end);
     let category = profile.add_category("Waiting for a lock", CategoryColor::Orange);
-    let all = profile.add_thread(process, report.pid, start, true);
+    // The format names a main thread after its process.
+    let all = profile.add_thread(process, ALL, start, false);
     profile.set_thread_name(all, "All waits");
     profile.set_thread_samples_weight_type(all, WeightType::TracingMs);
     profile.add_initial_visible_thread(all);
@@ -111,7 +115,7 @@ pub fn encode(report: &Report) -> anyhow::Result<String> {
 /// Replaces the samples' weights by fractions of milliseconds: the crate has only whole numbers.
 fn weigh(profile: &mut Value, weights: &[f64]) -> Option<()> {
     let threads = profile.get_mut("threads")?.as_array_mut()?;
-    let thread = threads.iter_mut().find(|thread| thread["isMainThread"] == true)?;
+    let thread = threads.iter_mut().find(|thread| thread["name"] == "All waits")?;
     *thread.get_mut("samples")?.get_mut("weight")? = weights.into();
     Some(())
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use unconvoy_measure::chart::quantity;
+use unconvoy_measure::chart::{in_xml, quantity};
 
 use super::report::Report;
 use super::rows::StackSum;
@@ -49,8 +49,12 @@ impl Node {
 
 /// The graph as an SVG file.
 pub fn file(report: &Report) -> String {
-    let graph = graph(report);
-    let title = escape(&format!("Time waited for locks: {}", report.program));
+    let mut graph = graph(report);
+    if graph.height == 0 {
+        graph.height = HEIGHT;
+        graph.body = "<text x=\"3\" y=\"12\">No wait for a lock was sampled.</text>\n".into();
+    }
+    let title = escape(&format!("Time waited for locks: {}", report.subject()));
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"100%\" height=\"{}\">\n<title>{title}\
          </title>\n<style>\n:root {{ color-scheme: light dark; }}\n{STYLE}</style>\n{}\
@@ -87,12 +91,15 @@ pub fn graph(report: &Report) -> Graph {
     let mut by_time: Vec<_> = locks.iter().collect();
     by_time.sort_by_key(|(name, sides)| (std::cmp::Reverse(sides[0].ns), **name));
     let mut at = 0;
-    for (name, [waiters, holders]) in by_time {
-        if waiters.ns > least {
-            drawing.frame("l", name, at, waiters.ns, above);
-            drawing.calls("w", waiters, at, &|row| above - 1 - row, 0);
-            drawing.calls("h", holders, at, &|row| above + 1 + row, 0);
+    for (drawn, (name, [waiters, holders])) in by_time.iter().enumerate() {
+        if waiters.ns <= least {
+            let (count, ns) = (by_time.len() - drawn, total - at);
+            drawing.frame("l", &format!("{count} other locks"), at, ns, above);
+            break;
         }
+        drawing.frame("l", name, at, waiters.ns, above);
+        drawing.calls("w", waiters, at, &|row| above - 1 - row, 0);
+        drawing.calls("h", holders, at, &|row| above + 1 + row, 0);
         at += waiters.ns;
     }
     Graph { height: (above + 1 + below) * HEIGHT + 2, body: drawing.body }
@@ -161,9 +168,7 @@ pub fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // XML forbids most control characters.
-            control if control.is_control() && control != '\n' => escaped.push('?'),
-            other => escaped.push(other),
+            other => escaped.push(in_xml(other)),
         }
     }
     escaped
@@ -186,6 +191,6 @@ mod tests {
 
     #[test]
     fn escape_leaves_valid_xml() {
-        assert_eq!(escape("a<b> & \"c\"\u{1}"), "a&lt;b&gt; &amp; &quot;c&quot;?");
+        assert_eq!(escape("a<b> & \"c\"\u{1}\u{ffff}"), "a&lt;b&gt; &amp; &quot;c&quot;??");
     }
 }

@@ -66,6 +66,14 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// Whether nothing says what threads waited for: a lock, or anything else.
+    pub fn is_unknown(&self, lock: &WaitedLock) -> bool {
+        match self {
+            Names::Files(names) => lock.kind == Kind::Futex && names.label(lock) == kinds::UNKNOWN,
+            Names::Kernel(_) => false,
+        }
+    }
+
     /// The names from the program's files; `None` for a profile of the kernel.
     pub fn of_files(&self) -> Option<&names::Names> {
         match self {
@@ -105,14 +113,18 @@ impl FileNames<'_> {
             (self.recorded.stack(lock.origin), "initialised in"),
             (self.recorded.stack(lock.first_stack), "first waited for in"),
         ];
-        let label = match lock.kind {
-            Kind::Futex | Kind::Event => kinds::object(&self.functions(lock.first_stack)).label,
-            kind => kind.name().to_string(),
-        };
+        let label = self.label(lock);
         // An address in libc says less than the function that waited.
         let address = Some(lock.named_at).filter(|_| !label.starts_with(kinds::OF_LIBC));
         let name = self.names.lock(address, lock_type(lock.kind), &label, &uses);
         name.unwrap_or_else(|| format!("{label} without a sampled wait"))
+    }
+
+    fn label(&self, lock: &WaitedLock) -> String {
+        match lock.kind {
+            Kind::Futex | Kind::Event => kinds::object(&self.functions(lock.first_stack)).label,
+            kind => kind.name().to_string(),
+        }
     }
 
     fn place(&self, stack: u32) -> String {

@@ -1,7 +1,7 @@
 //! Samples of a process, taken from outside: the futexes that its threads wait in, what the holders
 //! of mutexes do meanwhile, and the processor time that the process uses.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -127,10 +127,22 @@ struct Process {
     /// Processor time of the whole process, which includes threads that have ended.
     clock: Option<ClockId>,
     tick_ns: u64,
-    /// Time that each thread has waited for a processor.
-    delays: HashMap<u32, u64>,
+    threads: HashMap<u32, Thread>,
     /// Futexes whose holders are read in each sample.
     watched: Vec<u64>,
+}
+
+struct Thread {
+    /// In its own PID namespace.
+    own_id: u32,
+    /// Time that it has waited for a processor.
+    delay: u64,
+}
+
+impl Thread {
+    fn new(id: u32) -> Self {
+        Thread { own_id: process_file::own_id(id).unwrap_or(id), delay: 0 }
+    }
 }
 
 impl Process {
@@ -143,7 +155,7 @@ impl Process {
             memory: File::open(format!("/proc/{pid}/mem")).ok(),
             clock: ClockId::pid_cpu_clock_id(process).ok(),
             tick_ns: 1_000_000_000 / ticks.cast_unsigned().max(1),
-            delays: HashMap::new(),
+            threads: HashMap::new(),
             watched: Vec::new(),
         }
     }
@@ -151,19 +163,20 @@ impl Process {
     /// Takes one sample of all threads.
     fn look(&mut self, seen: &mut Seen) {
         let mut waiting: BTreeMap<u64, u32> = BTreeMap::new();
-        let mut threads = HashSet::new();
+        let mut by_own_id = HashMap::new();
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid));
         for task in tasks.into_iter().flatten().flatten() {
-            let Ok(thread) = task.file_name().to_string_lossy().parse() else { continue };
-            threads.insert(thread);
+            let Ok(id) = task.file_name().to_string_lossy().parse() else { continue };
+            let thread = self.threads.entry(id).or_insert_with(|| Thread::new(id));
+            by_own_id.insert(thread.own_id, id);
             if let Some(delay) = delay(&read(task.path().join("schedstat"))) {
-                self.delays.insert(thread, delay);
+                thread.delay = delay;
             }
             if let Some(address) = futex(&read(task.path().join("syscall"))) {
                 *waiting.entry(address).or_default() += 1;
             }
         }
-        if threads.is_empty() {
+        if by_own_id.is_empty() {
             return;
         }
         let now = self.usage();
@@ -172,7 +185,7 @@ impl Process {
             seen.processors = self.processors();
         }
         seen.whole.last = now;
-        seen.threads = seen.threads.max(threads.len() as u64);
+        seen.threads = seen.threads.max(by_own_id.len() as u64);
         for address in &self.watched {
             let is_held = self.owner(*address).is_some_and(|owner| owner != 0);
             let looks = seen.futexes.entry(*address).or_default();
@@ -189,7 +202,7 @@ impl Process {
             entry.samples += u64::from(count);
             entry.span.last = now;
             entry.last_looks = entry.looks;
-            if let Some(call) = self.holder(address, &threads) {
+            if let Some(call) = self.holder(address, &by_own_id) {
                 *seen.holders.entry((address, call)).or_default() += count;
             }
         }
@@ -202,7 +215,7 @@ impl Process {
             wall_ns: self.begin.elapsed().as_nanos() as u64,
             cpu_ns: cpu.unwrap_or_default().as_nanos() as u64,
             system_ns: ticks.unwrap_or(0) * self.tick_ns,
-            delay_ns: self.delays.values().sum(),
+            delay_ns: self.threads.values().map(|thread| thread.delay).sum(),
             idle_ns: idle_ticks(&read("/proc/stat")).unwrap_or(0) * self.tick_ns,
         }
     }
@@ -225,11 +238,13 @@ impl Process {
     }
 
     /// The system call of the mutex's holder, or [`RUNNABLE`]; `None` if the futex is no mutex of
-    /// libc's, or has another holder after the look.
-    fn holder(&self, address: u64, threads: &HashSet<u32>) -> Option<u32> {
+    /// libc's, or has another holder after the look. `by_own_id`: the ids of the threads by their
+    /// ids in their own PID namespace.
+    fn holder(&self, address: u64, by_own_id: &HashMap<u32, u32>) -> Option<u32> {
         let owner = || self.owner(address);
-        let holder = owner().filter(|holder| threads.contains(holder))?;
-        let line = read(format!("/proc/{}/task/{holder}/syscall", self.pid));
+        let holder = owner()?;
+        let thread = by_own_id.get(&holder)?;
+        let line = read(format!("/proc/{}/task/{thread}/syscall", self.pid));
         let call = match line.split_whitespace().next()? {
             "running" => RUNNABLE,
             number => number.parse().ok()?,

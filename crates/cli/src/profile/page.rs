@@ -24,7 +24,7 @@ const PLACE: usize = 30;
 #[derive(Template)]
 #[template(path = "profile.html")]
 struct Page {
-    program: String,
+    subject: String,
     heading: String,
     version: &'static str,
     remarks: Vec<String>,
@@ -32,9 +32,9 @@ struct Page {
     strategy: String,
     locks: Vec<LockRow>,
     hidden: usize,
-    holders: Vec<Cells>,
-    callers: Vec<Cells>,
-    signals: Vec<Cells>,
+    holders: Listed,
+    callers: Listed,
+    signals: Listed,
     longest: Vec<Cells>,
     flame_height: usize,
     flame: String,
@@ -50,13 +50,34 @@ struct LockRow {
     waiters: Vec<String>,
     holders: Vec<String>,
     facts: Vec<String>,
-    singles: Vec<Cells>,
+    singles: Listed,
 }
 
 /// A table's row: a name and numbers.
 struct Cells {
     name: String,
     numbers: Vec<Cell>,
+}
+
+/// The first rows of a table, and the number of the others.
+#[derive(Default)]
+struct Listed {
+    rows: Vec<Cells>,
+    hidden: usize,
+}
+
+impl Listed {
+    fn of<T>(all: impl ExactSizeIterator<Item = T>, cells: impl Fn(T) -> Cells) -> Self {
+        let hidden = all.len().saturating_sub(LISTED);
+        Listed { rows: all.take(LISTED).map(cells).collect(), hidden }
+    }
+
+    fn places(places: &[Place]) -> Self {
+        Self::of(places.iter(), |place| Cells {
+            name: place.place.clone(),
+            numbers: vec![Cell::time(place.ns), Cell::share(place.share)],
+        })
+    }
 }
 
 /// A number: as text for people, and as a value for sorting.
@@ -98,13 +119,13 @@ fn percent(share: f64) -> String {
 /// The template cannot be rendered.
 pub fn render(report: &Report) -> anyhow::Result<String> {
     let locks: Vec<&Row> = report.classes.iter().filter(|row| !row.is_cond()).collect();
-    let signals = report.classes.iter().filter(|row| row.is_cond());
+    let signals: Vec<&Row> = report.classes.iter().filter(|row| row.is_cond()).collect();
     let graph = flame::graph(report);
     let pairs: Vec<(&str, &Pair)> =
         locks.iter().flat_map(|row| row.pairs.iter().map(|pair| (&*row.name, pair))).collect();
     let (waits_height, waits) = waits(&pairs);
     let page = Page {
-        program: report.program.rsplit('/').next().unwrap_or_default().to_string(),
+        subject: report.subject().to_string(),
         heading: text::heading(report),
         version: concat!("unconvoy ", env!("CARGO_PKG_VERSION")),
         remarks: report.remarks.clone(),
@@ -112,36 +133,17 @@ pub fn render(report: &Report) -> anyhow::Result<String> {
         strategy: sentences::strategy(&report.advice).unwrap_or_default(),
         hidden: locks.len().saturating_sub(LISTED),
         locks: locks.iter().take(LISTED).map(|row| LockRow::new(report, row)).collect(),
-        holders: report
-            .holders
-            .iter()
-            .take(LISTED)
-            .map(|place| Cells {
-                name: place.place.clone(),
-                numbers: vec![Cell::time(place.ns), Cell::share(place.share)],
-            })
-            .collect(),
-        callers: report
-            .callers
-            .iter()
-            .take(LISTED)
-            .map(|place| Cells {
-                name: place.place.clone(),
-                numbers: vec![Cell::time(place.ns), Cell::share(place.share)],
-            })
-            .collect(),
-        signals: signals
-            .take(LISTED)
-            .map(|row| Cells {
-                name: row.name.clone(),
-                numbers: vec![
-                    Cell::time(row.waited_ns),
-                    Cell::count(row.waits),
-                    Cell::optional(row.wait.p50_ns),
-                    Cell::optional(row.wait.p99_ns),
-                ],
-            })
-            .collect(),
+        holders: Listed::places(&report.holders),
+        callers: Listed::places(&report.callers),
+        signals: Listed::of(signals.into_iter(), |row| Cells {
+            name: row.name.clone(),
+            numbers: vec![
+                Cell::time(row.waited_ns),
+                Cell::count(row.waits),
+                Cell::optional(row.wait.p50_ns),
+                Cell::optional(row.wait.p99_ns),
+            ],
+        }),
         longest: report
             .longest
             .iter()
@@ -181,7 +183,10 @@ impl LockRow {
         fact(row.timed_out, "waits timed out");
         fact(row.acquisitions, "acquisitions up to the last wait");
         let is_one = |other: &&Row| other.name == row.name && other.kind == row.kind;
-        let singles = report.locks.iter().filter(is_one).take(LISTED);
+        let singles: Vec<&Row> = match row.locks {
+            1 => Vec::new(),
+            _ => report.locks.iter().filter(is_one).collect(),
+        };
         LockRow {
             name: match row.locks {
                 1 => row.name.clone(),
@@ -191,16 +196,10 @@ impl LockRow {
             waiters: row.waiters.iter().take(8).map(place).collect(),
             holders: row.holders.iter().take(8).map(place).collect(),
             facts,
-            singles: if row.locks == 1 {
-                Vec::new()
-            } else {
-                singles
-                    .map(|single| Cells {
-                        name: single.address.clone().unwrap_or_default(),
-                        numbers: numbers(single),
-                    })
-                    .collect()
-            },
+            singles: Listed::of(singles.into_iter(), |single| Cells {
+                name: single.address.clone().unwrap_or_default(),
+                numbers: numbers(single),
+            }),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
+use unconvoy_measure::arguments::counted;
 use unconvoy_profile::{Recorded, Source};
 
 use crate::debug_files;
@@ -62,6 +63,14 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
     for (what, count) in lost.iter().zip(recorded.lost).filter(|(_, count)| *count > 0) {
         remarks.push(format!("{count} {what} did not fit into the file's tables."));
     }
+    let has_waits = recorded.locks.iter().any(|lock| lock.waits > 0);
+    if has_waits && recorded.samples.is_empty() {
+        remarks.push(
+            "No wait was sampled, so no place is known: record for longer, or with a smaller \
+             --period."
+                .into(),
+        );
+    }
     let samples = recorded
         .samples
         .iter()
@@ -69,8 +78,9 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
     let samples: u64 = samples.map(|sample| sample.samples).sum();
     if (1..ENOUGH_SAMPLES).contains(&samples) {
         remarks.push(format!(
-            "The shares of places are estimates from only {samples} samples: record for longer, or \
-             with a smaller --period."
+            "The shares of places are estimates from only {}: record for longer, or \
+             with a smaller --period.",
+            counted(samples, "sample")
         ));
     }
     if let Some(share) = report.coverage {
@@ -83,8 +93,9 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
              own."
         };
         remarks.push(format!(
-            "Coverage: {percent} % of the futex waits ({samples} samples) were for the locks and \
-             signals above.{others}"
+            "Coverage: {percent} % of the futex waits ({}) were for the locks and \
+             signals above.{others}",
+            counted(samples, "sample")
         ));
     }
     if recorded.source == Source::Kernel {

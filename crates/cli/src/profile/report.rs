@@ -76,6 +76,14 @@ pub struct Long {
 }
 
 impl Report {
+    /// The program's name, or the machine.
+    pub fn subject(&self) -> &str {
+        match self.pid {
+            0 => "this machine",
+            _ => self.program.rsplit('/').next().unwrap_or_default(),
+        }
+    }
+
     /// Evaluates a profile, without remarks and advice.
     pub fn new(recorded: &Recorded, sort: Sort) -> Self {
         Self::named(recorded, sort, &Names::new(recorded))

@@ -23,6 +23,9 @@ pub struct StackSum {
 pub struct Row {
     pub name: String,
     pub kind: &'static str,
+    /// Whether nothing says what threads waited for: a lock, or anything else.
+    #[serde(skip)]
+    pub is_unknown: bool,
     /// Address in the recorded run; null if the row has several locks.
     pub address: Option<String>,
     pub locks: usize,

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 
 use unconvoy_profile::Recorded;
 use unconvoy_profile::histogram::BUCKETS;
@@ -87,8 +88,8 @@ impl<'a> Samples<'a> {
             }
         };
         let mut scaled: Vec<Scaled> = recorded.samples.iter().map(scale).collect();
-        spread(&mut scaled, named, |sample| &mut sample.waiter);
-        spread(&mut scaled, named, |sample| &mut sample.holder);
+        spread(&mut scaled, &class, |sample| &mut sample.waiter);
+        spread(&mut scaled, &class, |sample| &mut sample.holder);
         let mut of_lock = vec![Vec::new(); recorded.locks.len()];
         scaled.into_iter().for_each(|sample| of_lock[sample.lock].push(sample));
         Samples { recorded, names, of_lock }
@@ -126,6 +127,7 @@ impl<'a> Samples<'a> {
         Row {
             name: name.to_string(),
             kind: locks[0].kind.name(),
+            is_unknown: self.names.is_unknown(locks[0]),
             address: (locks.len() == 1).then(|| format!("{:#x}", locks[0].address)),
             locks: locks.len(),
             waits: sum(|lock| lock.waits),
@@ -177,8 +179,12 @@ impl<'a> Samples<'a> {
     }
 }
 
-/// Distributes the waits with unknown stacks over the known stacks of locks with the same name.
-fn spread(scaled: &mut [Scaled], named: &[String], side: fn(&mut Scaled) -> &mut Side) {
+/// Distributes the waits with unknown stacks over the known stacks of locks of the same class.
+fn spread<C: Hash + Eq>(
+    scaled: &mut [Scaled],
+    class: &impl Fn(usize) -> C,
+    side: fn(&mut Scaled) -> &mut Side,
+) {
     #[derive(Default)]
     struct Sums {
         ns: f64,
@@ -186,9 +192,9 @@ fn spread(scaled: &mut [Scaled], named: &[String], side: fn(&mut Scaled) -> &mut
         known_ns: f64,
         known_count: f64,
     }
-    let mut sums: HashMap<&str, Sums> = HashMap::new();
+    let mut sums: HashMap<C, Sums> = HashMap::new();
     for sample in scaled.iter_mut() {
-        let sums = sums.entry(&named[sample.lock]).or_default();
+        let sums = sums.entry(class(sample.lock)).or_default();
         let Side { stack, ns, count } = *side(sample);
         sums.ns += ns;
         sums.count += count;
@@ -198,7 +204,7 @@ fn spread(scaled: &mut [Scaled], named: &[String], side: fn(&mut Scaled) -> &mut
         }
     }
     for sample in scaled.iter_mut() {
-        let Sums { ns, count, known_ns, known_count } = sums[named[sample.lock].as_str()];
+        let Sums { ns, count, known_ns, known_count } = sums[&class(sample.lock)];
         let side = side(sample);
         if known_ns > 0.0 {
             let is_known = f64::from(u8::from(side.stack != 0));
@@ -294,6 +300,27 @@ mod tests {
     use unconvoy_profile::layout::{COUNT_UNIT, MAGIC, VERSION, zeroed};
 
     use super::*;
+
+    /// The waits at a condition variable have no holder.
+    #[test]
+    fn holders_of_a_lock_do_not_stand_for_a_condition_variable_of_its_name() {
+        let profile = zeroed();
+        profile.header.magic.store(MAGIC, Relaxed);
+        profile.header.version.store(VERSION, Relaxed);
+        for (kind, address, holder) in [(Kind::Mutex, 0x1000, 0x100), (Kind::Cond, 0x2000, 0)] {
+            let (number, lock) = profile.lock(kind, address).unwrap();
+            profile.record_wait(lock, 1_000_000, 1, false);
+            let holder = if holder == 0 { 0 } else { profile.stack(&[holder], 0) };
+            let stacks = (profile.stack(&[0x200], 0), holder);
+            profile.add_samples(number, stacks, (1_000_000, COUNT_UNIT), 1);
+        }
+        let recorded = Recorded::parse(&profile.to_bytes()).unwrap();
+        let named = vec!["lock".to_string(); 2];
+        let names = Names::new(&recorded);
+        let samples = Samples::new(&recorded, &named, &names);
+        let held: Vec<f64> = samples.of_locks().map(|sample| sample.holder.ns).collect();
+        assert_eq!(held, [1e6]);
+    }
 
     /// Of a class of many locks, most have no sample.
     #[test]

@@ -44,6 +44,10 @@ pub fn render(report: &Report, by: By, top: usize) -> String {
         By::Class => text += &locks(&report.classes, top),
         By::Lock => text += &locks(&report.locks, top),
         By::Waiter => text += &places("time waited", "waiting place", &report.waiters, top),
+        By::Holder if report.holders.is_empty() => text += "\nNo holding place is known.\n",
+        By::Caller if report.callers.is_empty() => {
+            text += "\nNo system call is known: only profiles of --kernel have them.\n";
+        }
         By::Holder | By::Caller => {}
     }
     if !report.callers.is_empty() {
@@ -89,14 +93,16 @@ pub fn heading(report: &Report) -> String {
         (remarks::KERNEL, _) => "the kernel's locks".to_string(),
         (lock, load) => format!("{lock}+{load}"),
     };
-    let program = report.program.rsplit('/').next().unwrap_or_default();
     let subject = match report.pid {
-        0 => "this machine".to_string(),
-        pid => format!("{program} (process {pid})"),
+        0 => report.subject().to_string(),
+        pid => format!("{} (process {pid})", report.subject()),
     };
     let whole = format!("{subject}: {}, {served}", quantity::seconds(report.seconds));
     if locks.is_empty() {
-        return format!("{whole}; no lock was waited for");
+        // The waits of a hung program do not end.
+        let is_known = report.complete && report.coverage.is_none();
+        let none = if is_known { "no lock was waited for" } else { "no wait for a lock has ended" };
+        return format!("{whole}; {none}");
     }
     let (waits, waited) = locks
         .iter()

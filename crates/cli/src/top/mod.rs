@@ -35,7 +35,7 @@ use crate::refusal::Refusal;
 use watcher::Watcher;
 
 /// The program with the screen.
-const SCREEN: Part = Part {
+pub const SCREEN: Part = Part {
     name: "unconvoy-top",
     variable: Some(environment::TOP_SCREEN.name),
     package: "unconvoy-top",
@@ -99,7 +99,9 @@ pub fn top(args: &TopArgs) -> anyhow::Result<u8> {
             [] => anyhow::bail!(messages::nobody_shows_itself()),
             [only] => only.pid,
             several => {
-                print(&text::processes(several))?;
+                if !args.json {
+                    print(&text::processes(several))?;
+                }
                 complain(&messages::choose_one());
                 return Ok(1);
             }

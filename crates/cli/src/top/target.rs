@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use anyhow::bail;
 use object::{Object, ObjectSymbol, ReadCache};
+use unconvoy::catalogue::environment;
 use unconvoy_profile::Profile;
 use unconvoy_profile::page::{MAGIC, Page, SIZE, VERSION};
 
@@ -138,6 +139,13 @@ impl Target {
             let mut symbols = file.dynamic_symbols();
             symbols.any(|it| it.is_undefined() && it.name() == Ok("_dl_find_object"))
         })
+    }
+
+    /// Whether the process was started with a request to be hidden.
+    pub fn hides_itself(&self) -> bool {
+        let hides = format!("{}=0", environment::TOP.name);
+        let variables = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
+        variables.split(|&byte| byte == 0).any(|variable| variable == hides.as_bytes())
     }
 
     /// Whether a filter checks the process's system calls.

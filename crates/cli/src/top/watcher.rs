@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use unconvoy::primitive::{Clock as _, Native};
 use unconvoy_profile::page::Page;
 use unconvoy_profile::{Mapping, Profile, Recorded};
@@ -65,9 +65,11 @@ impl Watcher {
     ///
     /// # Errors
     ///
-    /// There is no such process, it does not run under unconvoy, or this user may not watch it.
+    /// There is no such process, it does not run under unconvoy or hides itself, or this user may
+    /// not watch it.
     pub fn open(pid: u32) -> anyhow::Result<Self> {
         let target = Target::open(pid)?;
+        ensure!(!target.hides_itself(), messages::hides_itself(pid));
         let mut watcher = Watcher {
             target,
             page: None,

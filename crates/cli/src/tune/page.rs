@@ -1,6 +1,7 @@
 //! The result as one self-contained HTML page.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::path::Path;
 
 use askama::Template;
@@ -152,8 +153,19 @@ fn for_systemd(words: &[String]) -> String {
         if !word.is_empty() && word.chars().all(is_plain) {
             return word.clone();
         }
-        let escaped = word.replace('\\', "\\\\").replace('"', "\\\"");
-        format!("\"{}\"", escaped.replace('%', "%%").replace('$', "$$"))
+        let mut escaped = String::from("\"");
+        for character in word.chars() {
+            match character {
+                '\\' | '"' => escaped.extend(['\\', character]),
+                '%' | '$' => escaped.extend([character, character]),
+                '\n' => escaped.push_str("\\n"),
+                control if control.is_ascii_control() => {
+                    let _ = write!(escaped, "\\x{:02x}", u32::from(control));
+                }
+                other => escaped.push(other),
+            }
+        }
+        escaped + "\""
     };
     words.iter().map(word).collect::<Vec<_>>().join(" ")
 }

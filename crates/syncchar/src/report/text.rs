@@ -31,7 +31,8 @@ fn render(report: &Report, most: usize) -> String {
     }
     let hidden = report.locks.len().saturating_sub(most);
     if hidden > 0 {
-        let _ = writeln!(out, "\n{hidden} more locks appear only in the tables.");
+        let locks = if hidden == 1 { "lock appears" } else { "locks appear" };
+        let _ = writeln!(out, "\n{hidden} more {locks} only in the tables.");
     }
     for remark in &report.remarks {
         let _ = writeln!(out, "\nnote: {remark}");

@@ -19,7 +19,7 @@ pub fn destinations(
 ) -> Vec<Destination<Record>> {
     let json = json.map(|path| Destination::new(Json, path)).into_iter();
     let csv = csv.map(|path| Destination::new(csv::Csv, path));
-    let plots = plot.map(figures).into_iter().flatten().map(|path| match ends_with(&path, "png") {
+    let plots = plot.map(figures).into_iter().flatten().map(|path| match is_png(&path) {
         true => Destination::new(plot::Png, path),
         false => Destination::new(plot::Svg, path),
     });
@@ -32,6 +32,11 @@ pub fn figures(name: &Path) -> Vec<PathBuf> {
         return vec![name.to_path_buf()];
     }
     [".svg", ".png"].map(|end| with_suffix(name, end)).to_vec()
+}
+
+/// Whether a figure is a PNG, which needs a program of its own.
+pub fn is_png(figure: &Path) -> bool {
+    ends_with(figure, "png")
 }
 
 fn ends_with(path: &Path, end: &str) -> bool {

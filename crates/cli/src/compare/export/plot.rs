@@ -1,17 +1,22 @@
 //! Figure exporter: metric, processor time and fairness over threads, as SVG and PNG.
 
+use std::path::Path;
+
 use anyhow::bail;
 use unconvoy_measure::arguments::processor_count;
 use unconvoy_measure::chart::axis::Axis;
 use unconvoy_measure::chart::panel::{Panel, Point, Series};
 use unconvoy_measure::chart::quantity::Unit;
-use unconvoy_measure::chart::{Figure, colour};
+use unconvoy_measure::chart::{Figure, Sign};
 use unconvoy_measure::export::Exporter;
 use unconvoy_measure::statistics::Spread;
 
 use super::super::record::Record;
 use super::super::summary::Summary;
 use crate::messages::compare as messages;
+
+/// Greatest number of locks that a title names.
+const FEW: usize = 5;
 
 /// The figure as SVG.
 pub struct Svg;
@@ -36,11 +41,14 @@ fn figure(record: &Record) -> anyhow::Result<Figure> {
         bail!(messages::nothing_to_draw());
     }
     let names = record.plan.names();
-    let program = record.plan.program.first();
+    let program = record.plan.program.first().map(Path::new).and_then(Path::file_name);
     let untitled = || {
-        program.map_or(String::new(), |program| {
-            format!("{} under {}", program.to_string_lossy(), names.join(", "))
-        })
+        let locks = match &names[..] {
+            few if few.len() <= FEW => few.join(", "),
+            many => format!("{} locks", many.len()),
+        };
+        program
+            .map_or(String::new(), |program| format!("{} under {locks}", program.to_string_lossy()))
     };
     Ok(Figure {
         title: record.title.clone().unwrap_or_else(untitled),
@@ -113,7 +121,7 @@ fn panel(
             })
             .collect();
         points.sort_by(|a, b| a.at.total_cmp(&b.at));
-        Series { colour: colour(index), points, has_markers: true }
+        Series { sign: Sign::of(index), points, has_markers: true }
     });
     let series = series.collect();
     let processor_line = (!counts.is_empty()).then(|| {

@@ -19,8 +19,8 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/co
 /// first: a wait that begins before its end can be seen would not end.
 const WAITS: [&str; 2] = ["contention_end", "contention_begin"];
 
-/// The BPF program that finds new processes.
-const FORK: &str = "sched_process_fork";
+/// The BPF programs that find new processes and forget ended ones, likewise.
+const PROCESSES: [&str; 2] = ["sched_process_free", "sched_process_fork"];
 
 /// Whose waits are recorded.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +58,9 @@ impl Collector {
         let ring = loaded.take_map("events").context(command::bpf_object_lacks("map events"))?;
         let mut collector = Collector { ring: RingBuf::try_from(ring)?, loaded, links: Vec::new() };
         if let Scope::Process { id, .. } | Scope::Descendants { id, .. } = scope {
-            collector.attach(FORK, &btf)?;
+            for name in PROCESSES {
+                collector.attach(name, &btf)?;
+            }
             collector.find_process(&btf)?;
             ensure!(collector.totals()?.target != 0, messages::no_such_process(id));
         }
@@ -126,7 +128,7 @@ impl Collector {
 /// The message says what is missing, and the remedy.
 pub fn check() -> anyhow::Result<()> {
     let (mut loaded, btf) = load(Scope::Machine, 1)?;
-    for name in WAITS.into_iter().chain([FORK]) {
+    for name in WAITS.into_iter().chain(PROCESSES) {
         verify(&mut loaded, name, &btf)?;
     }
     verify_iterator(&mut loaded, &btf)?;

@@ -32,7 +32,7 @@ pub struct Totals {
     unused: u32,
     /// Events that did not fit in the ring.
     pub lost_events: u64,
-    /// Waits that did not fit in the maps.
+    /// Waits, and processes, that did not fit in the maps.
     pub lost_waits: u64,
 }
 
@@ -52,8 +52,9 @@ pub struct Event {
     pub thread: u32,
     /// Number of the system call; negative if the task is in none.
     pub call: i32,
+    /// Not 0 if the call is one of 32-bit programs.
+    pub is_32_bit: u32,
     stack_bytes: u32,
-    unused: u32,
     task: [u8; 16],
     stack: [u64; DEPTH],
 }

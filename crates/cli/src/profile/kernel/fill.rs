@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
-use syscalls::Sysno;
+use syscalls::{x86, x86_64};
 use unconvoy_profile::layout::{LONGEST, MAGIC, VERSION};
 use unconvoy_profile::{Profile, Source, layout, weight};
 
@@ -19,8 +19,32 @@ use crate::profile::remarks::KERNEL;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Caller {
     stack: Vec<u64>,
-    call: i32,
+    call: Option<Call>,
     task: String,
+}
+
+/// A system call by its number, which means another call in 32-bit programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Call {
+    number: u32,
+    is_32_bit: bool,
+}
+
+impl Call {
+    fn of(event: &Event) -> Option<Self> {
+        let number = u32::try_from(event.call).ok()?;
+        Some(Call { number, is_32_bit: event.is_32_bit != 0 })
+    }
+
+    fn name(self) -> String {
+        let number = self.number as usize;
+        let name = if self.is_32_bit {
+            x86::Sysno::new(number).map(|call| call.name())
+        } else {
+            x86_64::Sysno::new(number).map(|call| call.name())
+        };
+        name.map_or_else(|| format!("system call {number}"), str::to_string)
+    }
 }
 
 /// What samples stand for.
@@ -62,7 +86,8 @@ impl Recorder {
 
     /// Records an event.
     pub fn record(&mut self, event: &Event) {
-        let caller = Caller { stack: event.stack().to_vec(), call: event.call, task: event.task() };
+        let (stack, call) = (event.stack().to_vec(), Call::of(event));
+        let caller = Caller { stack, call, task: event.task() };
         let next = self.callers.len();
         let number = *self.numbers.entry(caller.clone()).or_insert(next);
         if number == next {
@@ -151,11 +176,8 @@ fn is_of_recording(function: &str) -> bool {
 }
 
 /// What the task was doing: a system call or something else. `functions` are innermost first.
-fn call_of(functions: &[(String, u64)], number: i32) -> String {
-    let call = u32::try_from(number).ok().map(|number| match Sysno::new(number as usize) {
-        Some(call) => call.name().to_string(),
-        None => format!("system call {number}"),
-    });
+fn call_of(functions: &[(String, u64)], call: Option<Call>) -> String {
+    let call = call.map(Call::name);
     let has = |parts: &[&str]| {
         functions.iter().any(|(name, _)| parts.iter().any(|part| name.starts_with(part)))
     };
@@ -266,17 +288,19 @@ mod tests {
 
     #[test]
     fn call_is_system_call_fault_or_interrupt() {
-        let of = |names: &[&str], number| {
+        let of = |names: &[&str], call| {
             let functions: Vec<_> = names.iter().map(|name| (name.to_string(), 0)).collect();
-            call_of(&functions, number)
+            call_of(&functions, call)
         };
-        let unlink = libc::SYS_unlink as i32;
+        let call = |number| Some(Call { number, is_32_bit: false });
+        let unlink = call(libc::SYS_unlink as u32);
         assert_eq!(of(&["down_write", "do_unlinkat", "do_syscall_64"], unlink), "unlink");
-        assert_eq!(of(&["do_user_addr_fault", "asm_exc_page_fault"], -1), "page fault");
-        assert_eq!(of(&["exc_page_fault", "vfs_read"], 0), "page fault in read");
-        assert_eq!(of(&["__schedule", "kthread"], -1), "kernel thread");
-        assert_eq!(of(&["asm_sysvec_apic_timer_interrupt"], -1), "interrupt");
-        assert_eq!(of(&["f"], 100_000), "system call 100000");
-        assert_eq!(of(&[], -1), "no system call");
+        assert_eq!(of(&["do_user_addr_fault", "asm_exc_page_fault"], None), "page fault");
+        assert_eq!(of(&["exc_page_fault", "vfs_read"], call(0)), "page fault in read");
+        assert_eq!(of(&["__schedule", "kthread"], None), "kernel thread");
+        assert_eq!(of(&["asm_sysvec_apic_timer_interrupt"], None), "interrupt");
+        assert_eq!(of(&["f"], call(100_000)), "system call 100000");
+        assert_eq!(of(&[], None), "no system call");
+        assert_eq!(of(&["f"], Some(Call { number: 10, is_32_bit: true })), "unlink");
     }
 }

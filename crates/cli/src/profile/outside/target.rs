@@ -218,10 +218,9 @@ fn status_of(thread: u32) -> Option<Status> {
         status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
     };
     let process = field("Tgid")?.parse().ok()?;
-    // Kernels without PID namespaces have no such field.
-    let own_id = field("NSpid").and_then(|ids| ids.split_whitespace().last()?.parse().ok());
+    let own_id = process_file::innermost_id(&status).unwrap_or(thread);
     let is_zombie = field("State").is_some_and(|state| state.starts_with(['Z', 'X']));
-    Some(Status { process, own_id: own_id.unwrap_or(thread), is_zombie })
+    Some(Status { process, own_id, is_zombie })
 }
 
 fn is_32_bit(program: &Path) -> bool {
