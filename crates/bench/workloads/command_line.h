@@ -59,9 +59,8 @@ usage_error(const struct program *program, const char *format, ...)
 	va_start(args, format);
 	fprintf(stderr, "%s: ", program->name);
 	vfprintf(stderr, format, args);
-	fputs("\n\n", stderr);
+	fprintf(stderr, "\nFor the options: %s --help\n", program->name);
 	va_end(args);
-	print_usage(program, stderr);
 	exit(EXIT_USAGE);
 }
 
@@ -85,10 +84,20 @@ static inline void parse_value(const struct program *program, const struct optio
 			    row->min, row->max);
 }
 
+/* At the end: a program whose results are lost has failed. */
+static inline void close_output(void)
+{
+	if (fflush(stdout) || ferror(stdout)) {
+		fputs("cannot write standard output\n", stderr);
+		_Exit(EXIT_FAILED);
+	}
+}
+
 /* Accepts --name VALUE and --name=VALUE. Exits with 0 after --help, and with 2 on an unknown
  * option. */
 static inline void parse_options(const struct program *program, int argc, char **argv)
 {
+	atexit(close_output);
 	for (int i = 1; i < argc; i++) {
 		const char *word = argv[i];
 		const char *equals = strchr(word, '=');

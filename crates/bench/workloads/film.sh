@@ -12,6 +12,7 @@ make_film() {
 encode() {
 	frames=$1
 	shift
+	[ "$frames" -le 600 ] || fail "the film has 600 frames, not $frames: take fewer SECONDS"
 	from=$(now)
 	measured "$@" >"$dir/log" 2>&1 || fail "the encoder failed"
 	to=$(written "$dir/out")
