@@ -63,8 +63,7 @@ def table(record):
             continue
         line = [ratios(measured[row, count], measured[base, count]) for count in counts]
         fairness = median(measured[row, last], "jain")
-        runs = measured[row, last].values()
-        spent = statistics.median(1e6 * run["process_cpu_seconds"] / run["ops"] for run in runs)
+        spent = median(measured[row, last], "cpu_ns_per_op") / 1e3
         line += ["" if fairness is None else f"{fairness:.2f}", f"{spent:.3g}"]
         if has_outer:
             line += [outer_waits(measured[row, count]) for count in counts[-2:]]

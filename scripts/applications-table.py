@@ -8,11 +8,13 @@ import sys
 
 import origins
 
+LOADS = [200, 3200]
+
 for path in sys.argv[1:]:
     record = json.load(open(path))
     medians = lambda table: "median ±" in table["title"] and "by type" not in table["title"]
     kept = {
-        row[0]: row[1:3]
+        row[0]: [dict(zip(table["header"], row)).get(f"kept at {load} %", "-") for load in LOADS]
         for table in record["tables"] if "own peak" in table["title"]
         for row in table["rows"]
     }

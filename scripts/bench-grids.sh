@@ -66,7 +66,7 @@ done
 
 draw asplos-9 "$out/contention.json"
 draw asplos-10 "$out/interval.json"
-draw asplos-11 "$out/raytrace.json" "$out/tatp.json" "$out/tpcc.json"
+draw asplos-11 "$out/splash.json" "$out/tatp.json" "$out/tpcc.json"
 draw asplos-12 "$out/interference.json"
 draw damon-1 "$out/tatp.json"
 if [ -n "$failed" ]; then

@@ -141,6 +141,8 @@ class Cell:
 
     def tune(self):
         file = self.base.with_suffix(".tune")
+        # A search that finds nothing leaves the file of an earlier one as it is.
+        self.strategy.unlink(missing_ok=True)
         words = ["tune", "--budget", self.options.budget, "--output", str(self.strategy)]
         record, status = measure(file, [*words, *self.common(file)])
         # 3: the metric varies too much to decide; the likeliest strategy counts.

@@ -73,11 +73,16 @@ for file in records:
         figures[figure] = told
         figures = {name: figures[name] for name in order}
 table = [f"| {figure} | {' | '.join(row)} |" for figure, of in figures.items() for row in of]
-verdicts = [row[2] for of in figures.values() for row in of]
-held = sum(verdict.startswith("holds") for verdict in verdicts)
+rows = [row for of in figures.values() for row in of]
+ours = [row for row in rows if "(ours" in row[0]]
+held = lambda rows: sum(verdict.startswith("holds") for _, _, verdict in rows)
+count = f"{held(rows)} of {len(rows)} claims hold"
+if ours:
+    papers = [row for row in rows if row not in ours]
+    count += f": {held(papers)} of the papers' {len(papers)}, and {held(ours)} of our {len(ours)}"
 text = re.sub(
-    r"^\d+ of \d+ claims hold",
-    f"{held} of {len(verdicts)} claims hold",
+    r"^\d+ of \d+ claims hold[^.\n]*",
+    count,
     "\n".join(lines[:first] + table + lines[last + 1 :]),
     flags=re.M,
 )

@@ -25,10 +25,15 @@ KINDS = [
     ("as a fraction of what self", "shares"),
     ("Throughput", "throughput"),
     ("controller's thread", "controller"),
+    ("99.9th percentile", "latency"),
+    ("Longest time", "longest"),
+    ("Energy", "energy"),
 ]
-RANGE = re.compile(r"^(\S+) \((\S+?)\.\.(\S+?)\)$")
+NUMBER = r"\S+?(?: [kMGT])?"
+RANGE = re.compile(rf"^({NUMBER}) \(({NUMBER})\.\.({NUMBER})\)$")
 DEVIATION = re.compile(r"^(\S+(?: [kMG])?) ± (\S+) %$")
-SCALES = {"k": 1e3, "M": 1e6, "G": 1e9}
+SCALES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+LOADS = ["kept at 200 %", "kept at 3200 %"]
 
 
 def cells(line):
@@ -37,7 +42,7 @@ def cells(line):
 
 def plain(cell):
     """Resolves a unit prefix: 3.30 k becomes 3300."""
-    match = re.match(r"^([\d.]+) ([kMG])$", cell)
+    match = re.match(r"^([\d.]+) ([kMGT])$", cell)
     return f"{float(match[1]) * SCALES[match[2]]:.10g}" if match else cell
 
 
@@ -65,12 +70,14 @@ def columns(heading, rows):
 
 
 out = sys.argv[1]
-records = iter(os.path.splitext(os.path.basename(path))[0] for path in sys.argv[2:])
+records = [os.path.splitext(os.path.basename(path))[0] for path in sys.argv[2:]]
 lines, record = sys.stdin.read().split("\n"), None
 files, commands, dates, goals, kept = {}, {}, {}, [], {}
 for number, line in enumerate(lines):
     if line.startswith("## "):
-        record = next(records)
+        record = line.removeprefix("## ")
+        if record not in records:
+            sys.exit(f"{record} is none of the records")
         files[record] = []
     elif re.match(r"^`.*unconvoy bench ", line) and record:
         commands[record] = line.replace("target/release/", "")
@@ -103,7 +110,11 @@ for number, line in enumerate(lines):
             assert path not in files[record], path
             files[record].append(path)
             if kind == "kept":
-                kept[record] = {row[0]: row[1:3] for row in rows}
+                places = [heading.index(load) if load in heading else None for load in LOADS]
+                kept[record] = {
+                    row[0]: ["-" if place is None else row[place] for place in places]
+                    for row in rows
+                }
         else:
             goals = rows
 

@@ -5,7 +5,8 @@
 #   scripts/run-tests.sh all MAKE PART...      run all parts, then list failures, times and skips
 #   scripts/run-tests.sh one PART COMMAND...   run one part; exits with the command's status
 #
-# Parts joined by `+` run side by side; the output of each appears when the part ends.
+# Parts joined by `+` run side by side, and those joined by `,` one after the other; the output of
+# each appears when the part ends.
 #
 # A test prints `skipped: REASON` if the machine lacks hardware, a privilege or a kernel feature,
 # and `missing: REASON` if a tool is not installed or not built. Missing tools fail the run, unless
@@ -72,12 +73,14 @@ rm -f "$directory"/*.status
 trap 'trap - TERM; kill 0' INT TERM
 for group; do
 	case $group in
-	*+*)
+	*[+,]*)
 		# Processes in the background of a shell ignore SIGINT; `env` restores it for the tests.
-		for part in $(echo "$group" | tr + ' '); do
-			{ env --default-signal "$0" one "$part" "$make" --no-print-directory "$part" \
-				>"$directory/$part.brief" || :
-			  cat "$directory/$part.brief"; } &
+		for chain in $(echo "$group" | tr + ' '); do
+			for part in $(echo "$chain" | tr , ' '); do
+				env --default-signal "$0" one "$part" "$make" --no-print-directory "$part" \
+					>"$directory/$part.brief" || :
+				cat "$directory/$part.brief"
+			done &
 		done
 		wait
 		;;
@@ -91,7 +94,7 @@ awk '{ printf "%-24s %5d s\n", $1, $2 }' "$times"
 printf '%-24s %5d s\n' all "$(($(date +%s) - start))"
 sort "$skips" | uniq -c
 echo "$(wc -l <"$skips") skips"
-failed=$(for part in $(echo "$@" | tr + ' '); do
+failed=$(for part in $(echo "$@" | tr +, '  '); do
 	[ "$(cat "$directory/$part.status" 2>/dev/null)" = 0 ] || printf ' %s' "$part"
 done)
 if grep -q ' missing: ' "$skips" && [ "${SKIPS:-}" != allowed ]; then

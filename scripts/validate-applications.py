@@ -34,9 +34,10 @@ def run(*words):
 
 
 def made(name, *words):
-    """The path of a file that a command writes, unless it exists."""
+    """The path of a file that a command writes, unless it exists and is complete."""
     path = folder / name
-    if not path.exists():
+    is_whole = lambda: path.suffix != ".json" or json.loads(path.read_text()).get("complete", True)
+    if not (path.exists() and is_whole()):
         run(unconvoy, *[path if word == "FILE" else word for word in words])
     return path
 
