@@ -33,11 +33,17 @@ def run(*words):
     subprocess.run([str(word) for word in words], check=True, stdout=subprocess.DEVNULL)
 
 
+def is_whole(path):
+    try:
+        return path.suffix != ".json" or json.loads(path.read_text()).get("complete", True)
+    except ValueError:
+        return False
+
+
 def made(name, *words):
     """The path of a file that a command writes, unless it exists and is complete."""
     path = folder / name
-    is_whole = lambda: path.suffix != ".json" or json.loads(path.read_text()).get("complete", True)
-    if not (path.exists() and is_whole()):
+    if not (path.exists() and is_whole(path)):
         run(unconvoy, *[path if word == "FILE" else word for word in words])
     return path
 

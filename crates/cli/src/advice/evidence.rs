@@ -122,6 +122,9 @@ pub struct LockEvidence {
     pub read_share: f64,
     pub hold_p50_ns: Option<u64>,
     pub hold_p99_ns: Option<u64>,
+    /// Half of the waits take this long, which no hold of a writer explains: of a reader-writer
+    /// lock whose holds are therefore not known.
+    pub behind_readers_ns: Option<u64>,
     /// The time in which threads waited for the lock, if it was observed.
     pub span: Option<SpanEvidence>,
     /// The system call in which most holders waited, and its share of the samples of holders.
@@ -176,6 +179,7 @@ impl Evidence {
                 read_share: row.read_waited_ns as f64 / (row.waited_ns as f64).max(1.0),
                 hold_p50_ns: hold.p50_ns,
                 hold_p99_ns: hold.p99_ns,
+                behind_readers_ns: row.wait.p50_ns.filter(|_| is_of_readers),
                 span: usage.map(|(usage, held)| span_evidence(&usage, held, row.waited_ns)),
                 call: calls.and_then(|(name, share)| Some((name?, share))),
                 runnable: runnable.map(|(_, share)| share),

@@ -93,6 +93,7 @@ fn of_lock(evidence: &Evidence, lock: &LockEvidence) -> Vec<Advice> {
         long_sections,
         preempted_holder,
         overload_convoy,
+        long_reads,
         saturated,
         light,
     ];
@@ -228,10 +229,32 @@ fn overload_convoy(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
     Some(with_default_lock(evidence, lock, Advice { source, ..advice }))
 }
 
+/// Mean number of threads that wait for the lock.
+fn waiting(evidence: &Evidence, lock: &LockEvidence) -> f64 {
+    lock.span.map_or(lock.waited_seconds / evidence.seconds.max(1e-9), |span| span.waiting)
+}
+
+/// A thread waits for at most as many sections as threads wait, and for one more.
+fn long_reads(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
+    let wait = lock.behind_readers_ns.filter(|_| overloaded(evidence, lock).is_none())?;
+    let waiting = waiting(evidence, lock);
+    let section = (wait as f64 / (1.0 + waiting)) as u64;
+    if section < LONG_HOLD_NS {
+        return None;
+    }
+    let sentence = format!(
+        "Half of the waits take {}, with {waiting:.1} threads that wait on average, though writers \
+         hold it briefly: readers hold it for {} or longer.",
+        time(wait),
+        time(section)
+    );
+    let source = "Hold it for reading for less time.".to_string();
+    Some(Advice { source, ..about(lock, Problem::LongSections, sentence) })
+}
+
 fn saturated(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
-    let span = lock.span;
-    let waiting = span.map_or(lock.waited_seconds / evidence.seconds.max(1e-9), |it| it.waiting);
-    let held = span.and_then(|span| span.held);
+    let waiting = waiting(evidence, lock);
+    let held = lock.span.and_then(|span| span.held);
     if waiting < SATURATED && held.is_none_or(|held| held < SATURATED) {
         return None;
     }

@@ -119,6 +119,24 @@ fn lock_without_measured_holds_has_no_time_of_holds() {
 }
 
 #[test]
+fn long_waits_behind_few_waiters_are_for_readers_with_long_sections() {
+    let behind = |waits: u64, span| LockEvidence {
+        kind: "rwlock",
+        hold_p50_ns: None,
+        hold_p99_ns: None,
+        behind_readers_ns: Some(waits),
+        ..lock(span, [0, 0])
+    };
+    let all = advise(&of(2.0, vec![behind(20_000_000, SATURATED)]));
+    assert_eq!(all[0].problem, Problem::LongSections);
+    assert!(all[0].sentence.contains("readers hold it for 9.09 ms or longer"), "{all:?}");
+    // Thirty writers that wait for each other also wait for long.
+    let many = SpanEvidence { waiting: 30.0, ..SATURATED };
+    let all = advise(&of(32.0, vec![behind(300_000, many)]));
+    assert_eq!(all[0].problem, Problem::SaturatedShortSections);
+}
+
+#[test]
 fn place_of_waiters_does_not_hold_the_lock() {
     let head = |are_holders| {
         let lock = LockEvidence { are_holders, ..lock(SATURATED, [120, 900]) };
