@@ -24,8 +24,16 @@ fn header_matches_capi_source() {
         .expect("the C API is expressible in C");
     let mut generated = Vec::new();
     bindings.write(&mut generated);
-    // Every C function states its requirements, so the heading that Rust needs is dropped.
+    // Every C function states its requirements, so the heading that Rust needs is dropped. C89 has
+    // no `//`.
     let generated = String::from_utf8(generated).expect("UTF-8").replace(" # Safety\n\n", "");
+    let generated: String = generated.lines().fold(String::new(), |text, line| {
+        let line = match line.split_once("// ") {
+            Some((code, comment)) => format!("{}/* {comment} */", code.trim_end().to_string() + " "),
+            None => line.to_string(),
+        };
+        text + &line + "\n"
+    });
     let path = locks().join("include/unconvoy.h");
     if std::env::var_os("UNCONVOY_BLESS").is_some() {
         std::fs::write(&path, &generated).expect("a file");
@@ -80,6 +88,19 @@ fn c_program_excludes_and_times_out() {
     compile("cc", &["-std=c11"], &locks().join("include"), &source, &program);
     let output = Command::new(&program).output().expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// A weak reference must not make the program's other calls weak.
+#[test]
+fn program_has_both_checkpoints_in_every_dialect() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = directory.path().join("checkpoint");
+    let source = package().join("tests/checkpoint.c");
+    for options in [&["-std=c89", "-pedantic"][..], &["-std=c11"], &["-masm=intel"], &["-no-pie"]] {
+        compile("cc", options, &locks().join("include"), &source, &program);
+        let status = Command::new(&program).status().expect("the program runs");
+        assert!(status.success(), "{options:?}: {status}");
+    }
 }
 
 /// The workload of `scripts/bench-mutexes.sh`, which needs Abseil.

@@ -131,6 +131,7 @@ impl<C: Contention, L: LoadManager> RawLock<C, L> {
     /// Locks the mutex, or gives up at `deadline` on the machine's clock.
     #[inline]
     pub(crate) fn acquire(&self, deadline: Option<u64>) -> bool {
+        self.state.abort_section(); // two guards of one thread would share the value
         let held = self.state.try_lock_without_barging() || self.wait(deadline);
         if held {
             self.count();

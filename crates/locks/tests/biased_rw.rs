@@ -160,7 +160,8 @@ static HANDED_OVER: LazyLock<Shared> = LazyLock::new(Shared::new);
 /// Parks at [`HANDED_OVER`].
 struct ParkAfterHandOver;
 
-impl LoadManager for ParkAfterHandOver {
+// SAFETY: `block` returns what `park` did.
+unsafe impl LoadManager for ParkAfterHandOver {
     type Waiter = ();
 
     fn begin_wait<X: Context>(_: &Wait<'_, X>, _: u64) {}

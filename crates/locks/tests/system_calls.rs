@@ -120,7 +120,8 @@ slow_int!(AtomicU32, u32, fetch_add fetch_sub fetch_or fetch_and);
 slow_int!(AtomicU64, u64, fetch_add fetch_sub fetch_or fetch_and);
 slow!(AtomicPtr<T>, *mut T, T);
 
-impl Atomics for Counting {
+// SAFETY: the processor's, and the native machine's.
+unsafe impl Atomics for Counting {
     type U32 = Slow<AtomicU32>;
     type U64 = Slow<AtomicU64>;
     type Ptr<T> = Slow<AtomicPtr<T>>;

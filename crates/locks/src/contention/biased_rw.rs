@@ -210,11 +210,12 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     /// As [`read`](Self::read), without giving way.
     pub fn try_read(&self, may_bias: impl FnOnce() -> bool) -> bool {
         self.try_publish()
-            || match self.begin_read() {
-                Begun::Held => true,
-                Begun::Failed => false,
-                Begun::Undecided(undecided) => self.decide_read(undecided, may_bias),
-            }
+            || self.word.seems_free(Share::Read)
+                && match self.begin_read() {
+                    Begun::Held => true,
+                    Begun::Failed => false,
+                    Begun::Undecided(undecided) => self.decide_read(undecided, may_bias),
+                }
     }
 
     /// Publishes a hold under the bias `seen`. Returns false if the caller must take the word.
@@ -318,7 +319,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     /// Acquires the lock as a writer if that is possible at once.
     #[inline]
     pub fn try_write(&self, drain: &Drain) -> bool {
-        self.is_drained(drain) && self.word.seems_free(Share::Write) && self.try_write_at_once()
+        self.is_drained(drain) && self.try_write_at_once()
     }
 
     /// Acquires the lock if that is possible at once, without setting the bias.

@@ -19,8 +19,9 @@
 //! **Invariant 3.** The end of the transaction is the release: the thread accesses nothing of the
 //! lock after it.
 //!
-//! What is *not* guaranteed: a thread that locks a mutex which it has already elided does not
-//! deadlock, but enters the section.
+//! What is *not* guaranteed: a thread that [elides](Contention::elide) a mutex which it has already
+//! elided does not deadlock, but enters the section. The locks of [`raw`](crate::raw), whose guards
+//! give exclusive access, therefore end the outer section first.
 //!
 //! **Memory orderings.** A transaction takes effect as one atomic step. The underlying lock orders
 //! everything else.
@@ -148,6 +149,11 @@ unsafe impl<P: NodeMemory> Contention for Elided<P> {
         }
         self.end(); // Invariant 3
         true
+    }
+
+    #[inline]
+    fn abort_section(&self) {
+        self.refuse_in_transaction();
     }
 
     fn attempt(&self, turn: &mut impl Turn) -> Outcome {

@@ -166,6 +166,12 @@ pub unsafe trait Contention: Send + Sync {
         false
     }
 
+    /// Aborts the elided section that the calling thread is in, if any. For a caller that must not
+    /// enter a section of a lock that its thread has already elided.
+    #[doc(hidden)]
+    #[inline]
+    fn abort_section(&self) {}
+
     /// Contends for the lock until it is acquired, or until `turn` says to leave and the waiter has
     /// abandoned the lock.
     fn attempt(&self, turn: &mut impl Turn) -> Outcome;

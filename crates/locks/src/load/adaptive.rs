@@ -56,7 +56,8 @@ fn learn(average: u64, spun: u64) -> u64 {
     (average * (INERTIA - 1) + spun) / INERTIA
 }
 
-impl LoadManager for Adaptive {
+// SAFETY: `block` returns what `park` did.
+unsafe impl LoadManager for Adaptive {
     type Waiter = Waiter;
 
     fn begin_wait<X: Context>(wait: &Wait<'_, X>, now: u64) -> Waiter {

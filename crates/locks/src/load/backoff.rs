@@ -133,7 +133,8 @@ pub struct Waiter {
     sleeps: u32,
 }
 
-impl LoadManager for Backoff {
+// SAFETY: `block` acquires nothing.
+unsafe impl LoadManager for Backoff {
     type Waiter = Waiter;
 
     const INTERVAL_NS: u64 = INTERVAL_NS;

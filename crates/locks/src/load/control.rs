@@ -20,8 +20,7 @@
 //!    contend. The last waiter parks at the lock's eventcount, where the next release wakes it.
 //!    Otherwise a thread that once met a preempted holder would stay away from a free lock, and
 //!    delay every thread that depends on it. (Without the rule, x265 with 8 threads on 2 processors
-//!    reached .71 of libc's frames, and Chromium .5.) A contender that gives up at its deadline
-//!    wakes a thread that went to sleep because of it.
+//!    reached .71 of libc's frames, Chromium .5.) A contender that gives up wakes such a sleeper.
 //! 4. **Long waits park.** A waiter that has polled for [`LONG_WAIT_NS`] parks at the eventcount,
 //!    as libc's mutex would at once. Otherwise a program that sleeps while it holds a mutex would
 //!    burn a processor. Each time a woken waiter again sees no acquisition, it polls twice as long
@@ -350,7 +349,8 @@ impl<R: Rules> Waiter<R> {
     }
 }
 
-impl<R: Rules> LoadManager for ControlWith<R> {
+// SAFETY: `block` returns what `park` did, or false.
+unsafe impl<R: Rules> LoadManager for ControlWith<R> {
     type Waiter = Waiter<R>;
 
     #[inline]

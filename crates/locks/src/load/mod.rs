@@ -54,6 +54,11 @@ use crate::primitive::turn::Verdict;
 
 /// A policy for threads that wait for locks.
 ///
+/// # Safety
+///
+/// [`block`](Self::block) returns true only if the calling thread acquired the wait's lock in this
+/// call.
+///
 /// ```
 /// use unconvoy::contention::ttas::Ttas;
 /// use unconvoy::load::{Context, LoadManager, Wait, WaitSummary};
@@ -69,7 +74,8 @@ use crate::primitive::turn::Verdict;
 ///     sleeps: u32,
 /// }
 ///
-/// impl LoadManager for Hundred {
+/// // SAFETY: `block` returns what `park` did.
+/// unsafe impl LoadManager for Hundred {
 ///     type Waiter = Waiter;
 ///
 ///     fn begin_wait<X: Context>(_: &Wait<'_, X>, _now: u64) -> Waiter {
@@ -101,7 +107,7 @@ use crate::primitive::turn::Verdict;
 /// });
 /// assert_eq!(*HITS.lock(), 4);
 /// ```
-pub trait LoadManager: 'static {
+pub unsafe trait LoadManager: 'static {
     /// State of one wait.
     type Waiter;
 
@@ -117,7 +123,7 @@ pub trait LoadManager: 'static {
 
     /// Waits off the processor after [`turn`](Self::turn) said leave, until the thread should
     /// contend again or the deadline passes. Returns true if the thread acquired the lock
-    /// meanwhile.
+    /// meanwhile, by [`Wait::park`].
     fn block<X: Context>(waiter: &mut Self::Waiter, wait: &Wait<'_, X>) -> bool;
 
     /// Ends a wait, with the lock or without, and gives back every claim made for it.

@@ -8,7 +8,8 @@ use crate::primitive::turn::Verdict;
 #[doc = example_of_pair!("tpmcs::TpMcs", "none::NoManager")]
 pub struct NoManager;
 
-impl LoadManager for NoManager {
+// SAFETY: `block` acquires nothing.
+unsafe impl LoadManager for NoManager {
     type Waiter = ();
 
     fn begin_wait<X: Context>(_: &Wait<'_, X>, _now: u64) {}

@@ -25,7 +25,8 @@ pub struct Waiter {
     sleeps: u32,
 }
 
-impl LoadManager for Park {
+// SAFETY: `block` returns what `park` did.
+unsafe impl LoadManager for Park {
     type Waiter = Waiter;
 
     fn begin_wait<X: Context>(wait: &Wait<'_, X>, now: u64) -> Waiter {

@@ -43,7 +43,8 @@ pub struct Waiter {
     sleeps: u32,
 }
 
-impl LoadManager for Published {
+// SAFETY: `block` acquires nothing.
+unsafe impl LoadManager for Published {
     type Waiter = Waiter;
 
     #[inline]

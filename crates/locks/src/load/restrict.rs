@@ -220,7 +220,8 @@ impl Waiter {
     }
 }
 
-impl<R: Restriction> LoadManager for Restrict<R> {
+// SAFETY: `block` returns what `park` did, or that the thread took the lock itself.
+unsafe impl<R: Restriction> LoadManager for Restrict<R> {
     type Waiter = Waiter;
 
     fn begin_wait<X: Context>(wait: &Wait<'_, X>, now: u64) -> Waiter {

@@ -20,7 +20,8 @@ pub struct Yield;
 #[doc(hidden)]
 pub struct Arrival(u64);
 
-impl LoadManager for Yield {
+// SAFETY: `block` acquires nothing.
+unsafe impl LoadManager for Yield {
     type Waiter = Arrival;
 
     fn begin_wait<X: Context>(_: &Wait<'_, X>, now: u64) -> Arrival {

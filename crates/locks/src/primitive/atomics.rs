@@ -62,7 +62,12 @@ pub trait AtomicInt<T: Copy>: Atomic<T> {
 }
 
 /// A machine's memory.
-pub trait Atomics: Sized + Send + Sync + 'static {
+///
+/// # Safety
+///
+/// The cells are atomic, as those of `core::sync::atomic` are. The machine's generation, nodes and
+/// transactions also are what their traits promise: locks that guard data rely on them.
+pub unsafe trait Atomics: Sized + Send + Sync + 'static {
     /// A word that threads may park on.
     type U32: AtomicInt<u32>;
     /// A time stamp or bit set.

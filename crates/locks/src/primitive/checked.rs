@@ -103,7 +103,8 @@ loom::thread_local! {
     static THREAD: u32 = THREADS.fetch_add(1, Ordering::Relaxed);
 }
 
-impl Atomics for Checked {
+// SAFETY: the model checker's.
+unsafe impl Atomics for Checked {
     type U32 = AtomicU32;
     type U64 = AtomicU64;
     type Ptr<T> = AtomicPtr<T>;

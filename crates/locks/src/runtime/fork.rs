@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
 use syscalls::Sysno;
 
-use super::{controller, remember_standard_error};
+use super::controller;
 use crate::primitive::{Generation, Native, Parking as _};
 
 const NEW: u32 = 0;
@@ -84,7 +84,6 @@ fn begin() -> u32 {
     let before = LATEST.load(Relaxed);
     if before == NEW {
         // Several threads may do this at once, to the same effect.
-        remember_standard_error();
         let page = core::ptr::from_ref(&PROCESS_STATE).cast_mut();
         // An emulator may accept any advice and ignore it, as QEMU's user mode up to 7.2 does.
         // SAFETY: no kernel knows this advice.

@@ -39,9 +39,11 @@ pub use checkpoint::checkpoint;
 #[doc(hidden)]
 #[cfg(not(loom))]
 pub use controller::{
-    ControllerAddresses, ControllerReport, claim_memory, confine, controller_addresses,
-    controller_report, is_filtered, keep_controller, load_control, use_sensor, without_controller,
+    ControllerAddresses, ControllerReport, claim_memory, controller_addresses, controller_report,
+    is_filtered, keep_controller, load_control, use_sensor,
 };
+#[cfg(not(loom))]
+pub use controller::{confine, without_controller};
 #[doc(hidden)]
 #[cfg(not(loom))]
 pub use readers::forget_other_readers;
@@ -50,7 +52,7 @@ pub use readers::forget_other_readers;
 pub use sample::{WaitSample, present_sample, sample_waits};
 #[doc(hidden)]
 #[cfg(not(loom))]
-pub use stderr::{Line, remember_standard_error, without_signals};
+pub use stderr::{Line, without_signals};
 #[doc(hidden)]
 #[cfg(not(loom))]
 pub use thread_state::{

@@ -64,17 +64,18 @@ static DEVICE: AtomicU64 = AtomicU64::new(0);
 static INODE: AtomicU64 = AtomicU64::new(0);
 const NONE: u64 = u64::MAX;
 
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = remember_standard_error;
+
 fn standard_error() -> BorrowedFd<'static> {
     // SAFETY: calls with this descriptor fail if it is closed.
     unsafe { BorrowedFd::borrow_raw(2) }
 }
 
-/// Records which file standard error is, before the program can change that. Only the first call
-/// has an effect.
-pub fn remember_standard_error() {
-    if INODE.load(Relaxed) != 0 {
-        return;
-    }
+/// Records which file standard error is. Runs before `main`, or as the library is loaded: later, a
+/// daemon may have given its descriptor to a client.
+extern "C" fn remember_standard_error() {
     let (device, inode) = fstat(standard_error()).map_or((0, NONE), |it| (it.st_dev, it.st_ino));
     DEVICE.store(device, Relaxed);
     INODE.store(inode, Relaxed);
@@ -143,6 +144,11 @@ pub fn without_signals<T, E>(write: impl FnOnce() -> Result<T, E>) -> Result<T, 
 mod tests {
     use super::*;
     use std::io::Write as _;
+
+    #[test]
+    fn standard_error_is_known_before_the_first_use_of_a_lock() {
+        assert_ne!(INODE.load(Relaxed), 0);
+    }
 
     #[test]
     fn long_line_is_cut() {

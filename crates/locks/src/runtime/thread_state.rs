@@ -28,12 +28,12 @@ mod local {
 
     core::arch::global_asm!(
         ".pushsection .tbss.unconvoy_thread_state,\"awT\",@nobits",
-        ".hidden unconvoy_thread_state",
-        ".globl unconvoy_thread_state",
-        ".type unconvoy_thread_state,@object",
-        ".size unconvoy_thread_state,{size}",
+        concat!(".hidden ", versioned!("unconvoy_thread_state")),
+        concat!(".globl ", versioned!("unconvoy_thread_state")),
+        concat!(".type ", versioned!("unconvoy_thread_state"), ",@object"),
+        concat!(".size ", versioned!("unconvoy_thread_state"), ",{size}"),
         ".p2align 3",
-        "unconvoy_thread_state:",
+        concat!(versioned!("unconvoy_thread_state"), ":"),
         ".zero {size}",
         ".popsection",
         size = const size_of::<Local>(),
@@ -46,7 +46,7 @@ mod local {
         // to.
         unsafe {
             core::arch::asm!(
-                "mov {0}, qword ptr [rip + unconvoy_thread_state@GOTTPOFF]",
+                concat!("mov {0}, qword ptr [rip + ", versioned!("unconvoy_thread_state"), "@GOTTPOFF]"),
                 "add {0}, qword ptr fs:[0]",
                 out(reg) address,
                 options(nostack, readonly, pure)

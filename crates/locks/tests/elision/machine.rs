@@ -46,7 +46,8 @@ fn change(change: impl FnOnce(&mut Machine)) {
     MACHINE.set(machine);
 }
 
-impl Atomics for Scripted {
+// SAFETY: the processor's, and each test uses one thread.
+unsafe impl Atomics for Scripted {
     type U32 = AtomicU32;
     type U64 = AtomicU64;
     type Ptr<T> = AtomicPtr<T>;

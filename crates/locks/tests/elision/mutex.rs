@@ -59,6 +59,17 @@ fn lock_operations_inside_a_transaction_abort() {
 }
 
 #[test]
+fn mutex_with_guards_excludes_its_own_thread() {
+    type Lock = lock_api::Mutex<RawLock<Elided<Scripted>, NoManager>, u32>;
+    MACHINE.set(Machine::default());
+    let (outer, inner) = (Lock::new(0), Lock::new(0));
+    let _held = outer.lock();
+    assert_eq!(MACHINE.get().aborted, 0);
+    let _also_held = inner.lock();
+    assert_eq!(MACHINE.get().aborted, 1, "the inner lock may be the outer one");
+}
+
+#[test]
 fn unlock_of_lock_held_before_the_transaction_does_not_end_it() {
     let (outer, inner) = (lock_on(Machine::default()), Elided::<Scripted>::unlocked());
     assert!(outer.try_lock());

@@ -18,7 +18,8 @@ use unconvoy::queue::{Node, NodeMemory};
 /// that the test stops does not look preempted.
 struct Timeless;
 
-impl Atomics for Timeless {
+// SAFETY: the processor's, and the native machine's.
+unsafe impl Atomics for Timeless {
     type U32 = AtomicU32;
     type U64 = AtomicU64;
     type Ptr<T> = AtomicPtr<T>;

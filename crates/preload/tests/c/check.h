@@ -241,6 +241,7 @@ struct puppet {
 	void *argument;
 	long result;
 	atomic_int tid;
+	atomic_bool begun; /* whether the thread is about to make the call */
 };
 
 static inline void puppet_wait_sem(sem_t *sem)
@@ -257,6 +258,7 @@ static inline void *puppet_main(void *self)
 		puppet_wait_sem(&p->go);
 		if (!p->act)
 			return NULL;
+		atomic_store(&p->begun, true);
 		p->result = CALL(p->act(p->argument));
 		sem_post(&p->done);
 	}
@@ -279,6 +281,7 @@ static inline void puppet_send(struct puppet *p, long (*act)(void *), void *argu
 {
 	p->act = act;
 	p->argument = argument;
+	atomic_store(&p->begun, false);
 	sem_post(&p->go);
 }
 
@@ -294,9 +297,12 @@ static inline long puppet_call(struct puppet *p, long (*act)(void *), void *argu
 	return puppet_result(p);
 }
 
-/* Whether the current call still blocks, after enough time to reach its wait. */
+/* Whether the current call still blocks, after enough time to reach its wait. A thread may need some
+ * time slices to begin the call. */
 static inline bool puppet_blocked(struct puppet *p)
 {
+	while (!atomic_load(&p->begun))
+		sleep_ms(1);
 	sleep_ms(SETTLE_MS);
 	int done = 0;
 	sem_getvalue(&p->done, &done);

@@ -69,7 +69,8 @@ pub fn clock(clock: libc::clockid_t) -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-impl Atomics for Native {
+// SAFETY: the processor's.
+unsafe impl Atomics for Native {
     type U32 = AtomicU32;
     type U64 = AtomicU64;
     type Ptr<T> = AtomicPtr<T>;

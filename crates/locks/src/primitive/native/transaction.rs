@@ -158,19 +158,19 @@ mod instructions {
     // (initial-exec): a thread unknown to the C library has no table for `__tls_get_addr` to read.
     global_asm!(
         ".pushsection .tbss.unconvoy_sections,\"awT\",@nobits",
-        ".hidden unconvoy_elided_lock",
-        ".globl unconvoy_elided_lock",
-        ".type unconvoy_elided_lock,@object",
-        ".size unconvoy_elided_lock,8",
+        concat!(".hidden ", versioned!("unconvoy_elided_lock")),
+        concat!(".globl ", versioned!("unconvoy_elided_lock")),
+        concat!(".type ", versioned!("unconvoy_elided_lock"), ",@object"),
+        concat!(".size ", versioned!("unconvoy_elided_lock"), ",8"),
         ".p2align 3",
-        "unconvoy_elided_lock:",
+        concat!(versioned!("unconvoy_elided_lock"), ":"),
         ".zero 8",
-        ".hidden unconvoy_sections",
-        ".globl unconvoy_sections",
-        ".type unconvoy_sections,@object",
-        ".size unconvoy_sections,4",
+        concat!(".hidden ", versioned!("unconvoy_sections")),
+        concat!(".globl ", versioned!("unconvoy_sections")),
+        concat!(".type ", versioned!("unconvoy_sections"), ",@object"),
+        concat!(".size ", versioned!("unconvoy_sections"), ",4"),
         ".p2align 2",
-        "unconvoy_sections:",
+        concat!(versioned!("unconvoy_sections"), ":"),
         ".zero 4",
         ".popsection",
     );
@@ -181,7 +181,7 @@ mod instructions {
         // SAFETY: the variable is the calling thread's, at its offset from the thread pointer.
         unsafe {
             asm!(
-                "mov {offset}, qword ptr [rip + unconvoy_sections@GOTTPOFF]",
+                concat!("mov {offset}, qword ptr [rip + ", versioned!("unconvoy_sections"), "@GOTTPOFF]"),
                 "mov {count:e}, dword ptr fs:[{offset}]",
                 "inc {count:e}",
                 "mov dword ptr fs:[{offset}], {count:e}",
@@ -199,7 +199,7 @@ mod instructions {
         // SAFETY: reads the calling thread's variable, at its offset from the thread pointer.
         unsafe {
             asm!(
-                "mov {address}, qword ptr [rip + unconvoy_elided_lock@GOTTPOFF]",
+                concat!("mov {address}, qword ptr [rip + ", versioned!("unconvoy_elided_lock"), "@GOTTPOFF]"),
                 "mov {address}, qword ptr fs:[{address}]",
                 address = out(reg) address,
                 options(nostack, readonly, preserves_flags)
@@ -213,7 +213,7 @@ mod instructions {
         // SAFETY: writes the calling thread's variable, at its offset from the thread pointer.
         unsafe {
             asm!(
-                "mov {offset}, qword ptr [rip + unconvoy_elided_lock@GOTTPOFF]",
+                concat!("mov {offset}, qword ptr [rip + ", versioned!("unconvoy_elided_lock"), "@GOTTPOFF]"),
                 "mov qword ptr fs:[{offset}], {address}",
                 offset = out(reg) _,
                 address = in(reg) address,
