@@ -28,13 +28,16 @@
 static bool unconvoy_weak_checkpoint(void) __attribute__((weakref("unconvoy_checkpoint"), unused));
 #endif
 
-static inline bool unconvoy_checkpoint_if_loaded(void)
+static __inline__ bool unconvoy_checkpoint_if_loaded(void)
 {
   bool (*checkpoint)(void);
 #if defined(__x86_64__)
   /* In a program at a fixed address (-no-pie), the linker resolves a direct weak reference to 0,
-   * but leaves one through the global offset table to the loader. */
-  __asm__(".weak unconvoy_checkpoint\n\tmovq unconvoy_checkpoint@GOTPCREL(%%rip), %0"
+   * but leaves one through the global offset table to the loader. Only the alias is weak, so that
+   * unconvoy_checkpoint() still takes the library. */
+  __asm__(".weakref unconvoy_weak_checkpoint_%=, unconvoy_checkpoint\n\t"
+          "{movq unconvoy_weak_checkpoint_%=@GOTPCREL(%%rip), %0"
+          "|mov %0, qword ptr unconvoy_weak_checkpoint_%=@GOTPCREL[rip]}"
           : "=r"(checkpoint));
 #else
   checkpoint = unconvoy_weak_checkpoint;
@@ -63,7 +66,7 @@ typedef struct unconvoy_rwlock_t {
 
 #ifdef __cplusplus
 extern "C" {
-#endif // __cplusplus
+#endif /* __cplusplus */
 
 /*
  Locks the mutex. Waits until it is free.
@@ -165,7 +168,7 @@ void unconvoy_without_controller(void (*work)(void*), void *data);
 bool unconvoy_checkpoint(void);
 
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+} /* extern "C" */
+#endif /* __cplusplus */
 
 #endif  /* UNCONVOY_H */
