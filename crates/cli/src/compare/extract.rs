@@ -43,21 +43,41 @@ impl Printed {
 ///
 /// # Errors
 ///
-/// No match, or the captured text is not a finite number.
+/// No match, or the captured text is not a finite number, or only the beginning of one.
 pub fn number(regex: &Regex, output: &Output) -> Result<f64, String> {
     let captured = [&output.stdout, &output.stderr].into_iter().find_map(|stream| {
         let text = String::from_utf8_lossy(stream);
         // A group that does not take part in a match, as in `a|(b)`, captures nothing.
-        let last = regex.captures_iter(&text).filter_map(|captures| captures.get(1)).last();
-        last.map(|group| group.as_str().to_string())
+        let groups =
+            regex.captures_iter(&text).filter_map(|it| Some((it.get(1)?, it.get(0)?.end())));
+        let (group, end) = groups.last()?;
+        // A match that ends later names what follows the number.
+        let rest = if group.end() == end { rest_of_number(&text[end..]) } else { "" };
+        Some((group.as_str().to_string(), rest.to_string()))
     });
-    let Some(text) = captured else {
+    let Some((text, rest)) = captured else {
         return Err(messages::no_match(regex));
     };
+    if !rest.is_empty() {
+        return Err(messages::number_goes_on(regex, &text, &rest));
+    }
     match text.trim().parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
         _ => Err(messages::not_a_number(regex, &text)),
     }
+}
+
+/// The beginning of `text`, if it continues a number: more digits, an exponent, or a group of
+/// thousands.
+fn rest_of_number(text: &str) -> &str {
+    let digits = |from: usize| text[from..].bytes().take_while(u8::is_ascii_digit).count();
+    let length = match text.as_bytes() {
+        [b'e' | b'E', b'+' | b'-', ..] if digits(2) > 0 => 2 + digits(2),
+        [b'e' | b'E' | b'.', ..] if digits(1) > 0 => 1 + digits(1),
+        [b',' | b'_' | b'\'', ..] if digits(1) == 3 => 4,
+        _ => digits(0),
+    };
+    &text[..length]
 }
 
 #[cfg(test)]
@@ -73,6 +93,22 @@ mod tests {
     fn number_takes_last_match_on_stdout() {
         assert_eq!(extract("ops ([0-9.]+)", "ops 1\nops 2.5\n", "ops 9\n"), Ok(2.5));
         assert_eq!(extract("ops ([0-9.e+]+)", "nothing\n", "ops 1.5e+3\n"), Ok(1500.0));
+    }
+
+    #[test]
+    fn beginning_of_a_number_is_none() {
+        for printed in ["ops 1.02e+06\n", "ops 1.02E6", "ops 1.5.1", "ops 1,020,000", "ops 1_020"] {
+            let why = extract("ops ([0-9.]{1,3}|[0-9.]+)", printed, "").unwrap_err();
+            assert!(why.contains("only the beginning"), "{printed}: {why}");
+        }
+        for (regex, printed) in [
+            ("ops ([0-9]+)", "ops 12, ops/s"),
+            ("ops ([0-9]+)", "ops 12."),
+            ("ops ([0-9]+)", "ops 12e"),
+        ] {
+            assert_eq!(extract(regex, printed, ""), Ok(12.0), "{printed}");
+        }
+        assert_eq!(extract("ops ([0-9]+)[.][0-9]+", "ops 12.5", ""), Ok(12.0), "as asked");
     }
 
     #[test]

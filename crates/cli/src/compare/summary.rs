@@ -106,6 +106,11 @@ pub fn conclude(plan: &Plan, summaries: &[Summary]) -> String {
         1 => place(best),
         _ => format!("at best {}, at worst {}", place(best), place(worst)),
     };
+    let is_left_out = |it: &Summary| it.metric.min <= 0.0;
+    let cells = match summaries.iter().any(is_left_out) {
+        true => format!("{cells}, without the runs that measured 0"),
+        false => cells,
+    };
     if compared.iter().any(|(_, ratio)| ratio.differs) {
         format!("Against {first}: {cells}.")
     } else {

@@ -91,6 +91,14 @@ pub(crate) fn no_match(regex: impl Display) -> String {
     format!("no line of the output matches '{regex}'")
 }
 
+/// `rest` follows the number that the expression took.
+pub(crate) fn number_goes_on(regex: impl Display, text: &str, rest: &str) -> String {
+    format!(
+        "'{regex}' takes only the beginning of {text}{rest}: match the whole number, as \
+         ([0-9.e+-]+) does, without separators"
+    )
+}
+
 pub(crate) fn not_a_number(regex: impl Display, text: &str) -> String {
     format!("'{regex}' captures '{text}', which is not a number")
 }
@@ -184,6 +192,7 @@ pub(crate) fn samples() -> Vec<String> {
         count_not_positive(0.0),
         fairness_out_of_range(1.5),
         no_match("ops: ([0-9]+)"),
+        number_goes_on("ops: ([0-9.]+)", "1.02", "e+06"),
         not_a_number("ops: (.*)", "many"),
         killed_after_timeout(2.5),
         machine_is_loaded(5.25, 2),

@@ -84,8 +84,8 @@ pub(crate) fn first_run_too_long(seconds: f64) -> String {
 }
 
 pub(crate) fn trials_open() -> String {
-    "the trials did not tell all candidates apart in the time, so another one may still gain: \
-     raise --budget"
+    "the trials did not tell all candidates apart, so another one may still gain: raise --budget, \
+     or use a quieter machine"
         .to_string()
 }
 

@@ -7,6 +7,7 @@ use unconvoy_measure::arguments::thread_count;
 use unconvoy_measure::chart::quantity::seconds;
 use unconvoy_measure::output::with_suffix;
 use unconvoy_measure::resume::quoted;
+use unconvoy_measure::sequential::centre;
 
 use super::budget::round_seconds;
 use super::candidates::{Candidate, DEFAULT, LIBC, Stage};
@@ -70,8 +71,7 @@ fn so_far(record: &Record) -> String {
         let score = |round, it| record.score_of(stage, round, it);
         let pairs =
             (1..=rounds).filter_map(|round| Some(score(round, index)? - score(round, LIBC)?));
-        let differences: Vec<f64> = pairs.collect();
-        differences.iter().sum::<f64>() / differences.len().max(1) as f64
+        centre(&pairs.collect::<Vec<_>>())
     };
     let best = left.map(|index| (index, against_libc(index)));
     match best.max_by(|a, b| a.1.total_cmp(&b.1)) {

@@ -7,6 +7,7 @@ use std::path::Path;
 use askama::Template;
 use unconvoy_measure::chart::quantity;
 use unconvoy_measure::resume::quoted;
+use unconvoy_measure::sequential::centre;
 
 use super::candidates::{LIBC, Stage};
 use super::chart;
@@ -236,7 +237,6 @@ fn tried(record: &Record) -> Vec<TriedRow> {
             }
             let pairs = own.iter().zip(&of_base).filter_map(|(own, base)| Some((*own)? - (*base)?));
             let differences: Vec<f64> = pairs.collect();
-            let mean = differences.iter().sum::<f64>() / differences.len().max(1) as f64;
             let fate = match withdrawn {
                 Some(it) => it.why.clone(),
                 None if record.confirmed == Some(index) => "confirmed".to_string(),
@@ -251,7 +251,7 @@ fn tried(record: &Record) -> Vec<TriedRow> {
                 rounds,
                 ratio: match differences.is_empty() {
                     true => "–".to_string(),
-                    false => format!("{:.2} × {against}", mean.exp()),
+                    false => format!("{:.2} × {against}", centre(&differences).exp()),
                 },
                 fate,
             });

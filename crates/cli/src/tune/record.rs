@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use unconvoy_measure::input;
 use unconvoy_measure::resume::difference;
+use unconvoy_measure::sequential::LOOKS;
 
 use super::candidates::{Candidate, DEFAULT, Stage};
 use super::costs::Costs;
@@ -255,7 +256,8 @@ impl Record {
     }
 
     /// Whether the rounds up to `last` prove no loss of a candidate against the simpler ones, at no
-    /// thread count.
+    /// thread count. The race asks at each look, and all these tests together err as rarely as its
+    /// own.
     pub fn loses_nowhere(
         &self,
         stage: Stage,
@@ -263,10 +265,11 @@ impl Record {
         candidate: usize,
         simple: &[usize],
     ) -> bool {
+        let tests = RACES * (LOOKS.len() * self.plan.threads.len() * simple.len().max(1)) as f64;
         self.plan.threads.iter().all(|&threads| {
             simple.iter().filter(|&&simple| simple != candidate).all(|&simple| {
                 let values = self.differences(stage, last, threads, [candidate, simple]);
-                let ratio = Ratio::of_differences(&values, self.plan.error_rate);
+                let ratio = Ratio::of_differences(&values, self.plan.error_rate / tests);
                 !ratio.is_some_and(|ratio| ratio.is_loss())
             })
         })

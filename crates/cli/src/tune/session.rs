@@ -151,7 +151,6 @@ impl Session<'_> {
     fn race(&mut self, stage: Stage, members: &[usize], until_s: f64) -> Result<usize, Stop> {
         let members = self.prepared(members);
         let mut race = self.record.race(stage, &members);
-        let mut is_late = false;
         while !race.is_over() {
             let round = race.rounds() + 1;
             let running = race.running();
@@ -159,14 +158,15 @@ impl Session<'_> {
             if self.elapsed() + seconds > until_s {
                 let runs = running.len() * self.record.plan.threads.len();
                 self.remark_on_rounds(race.rounds(), members.len(), seconds / runs as f64);
-                is_late = true;
                 break;
             }
             let running: Vec<usize> = running.into_iter().map(|index| members[index]).collect();
             self.round(stage, round, &running)?;
             self.record.account(&mut race, stage, round, &members);
         }
-        self.record.is_open |= stage == Stage::Process && is_late && !race.is_decided();
+        if stage == Stage::Process {
+            self.record.is_open = !race.is_decided();
+        }
         let simple = simple(stage, &members);
         let is_eligible =
             |index: usize| self.record.loses_nowhere(stage, race.rounds(), members[index], simple);
@@ -237,6 +237,10 @@ impl Session<'_> {
                 Ok(run) => runs.push(run),
                 Err(End::TimedOut(limit, _)) if candidate != LIBC => {
                     let why = self.killed_after(limit);
+                    if stage == Stage::Confirmation {
+                        let name = &self.record.candidates[candidate].name;
+                        self.record.remark(messages::failed_under(name, &why, ""));
+                    }
                     withdrawn.push(Withdrawn { stage, round, candidate, why });
                 }
                 Err(End::Failed(why, output)) if candidate != LIBC => {
@@ -288,8 +292,14 @@ impl Session<'_> {
             // The default failed in the trials, and libc is the best of the others.
             self.record.verdict = Some(Verdict::of(best, 0, Vec::new()));
         }
-        match (self.record.lost().next(), &self.record.verdict) {
-            (Some(it), None) if ended.is_ok() => {
+        // Without the best, the others alone do not say that nothing helps.
+        let verdict = self.record.verdict.as_ref();
+        let is_result = |lost: usize| match verdict {
+            Some(verdict) => lost != best || verdict.recommended != LIBC,
+            None => false,
+        };
+        match self.record.lost().find(|it| !is_result(it.candidate)) {
+            Some(it) if ended.is_ok() => {
                 let name = &self.record.candidates[it.candidate].name;
                 Err(Stop::Undecided(messages::not_confirmed(name, &it.why)))
             }

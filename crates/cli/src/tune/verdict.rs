@@ -36,6 +36,9 @@ pub struct Comparison {
     pub against: usize,
     /// The geometric mean over the thread counts.
     pub whole: Ratio,
+    /// The geometric mean over the rounds, which single bad ones move; `whole` resists them.
+    #[serde(default)]
+    pub mean: Option<f64>,
     /// By thread count, in the plan's order.
     pub by_threads: Vec<Ratio>,
     /// Number of rounds after which the interval would reach 2 % to each side.
@@ -115,23 +118,30 @@ impl Comparison {
             let all: f64 = differences.iter().map(|values| values[round]).sum();
             all / differences.len() as f64
         };
-        let whole = Interval::of(&(0..rounds).map(mean).collect::<Vec<_>>(), error_rate)?;
+        let means: Vec<f64> = (0..rounds).map(mean).collect();
+        let whole = Interval::of(&means, error_rate)?;
         Some(Comparison {
             candidate,
             against,
             whole: Ratio::of(whole),
+            mean: Some((means.iter().sum::<f64>() / rounds as f64).exp()),
             by_threads: each.into_iter().map(Ratio::of).collect(),
             rounds_for_worth: whole.count_for(WORTH.ln_1p()),
         })
     }
 
     fn is_gain(&self) -> bool {
-        self.whole.is_gain() && !self.by_threads.iter().any(Ratio::seems_loss)
+        self.whole.is_gain() && !self.collapses() && !self.by_threads.iter().any(Ratio::seems_loss)
+    }
+
+    /// Whether most runs gain, but the others lose more.
+    pub fn collapses(&self) -> bool {
+        self.whole.is_gain() && self.mean.is_some_and(|mean| mean <= 1.0)
     }
 
     /// Whether the gain over all thread counts is proven, but not that it loses at none.
     pub fn is_partial(&self) -> bool {
-        self.whole.is_gain() && !self.is_gain()
+        self.whole.is_gain() && !self.collapses() && !self.is_gain()
     }
 
     /// Whether it loses at some thread count.
@@ -167,7 +177,7 @@ impl Verdict {
         let rivals = [(best, recommended), (best, LIBC), (DEFAULT, recommended)];
         let open = rivals.into_iter().filter(|(one, other)| one != other && *one != recommended);
         let open = open.filter_map(|(one, other)| find(one, other));
-        let undecided = open.into_iter().find(|it| it.whole.is_open()).cloned();
+        let undecided = open.into_iter().find(|it| it.whole.is_open() || it.collapses()).cloned();
         // Gains that are none at some thread count: the loss there is proven, or only likely.
         let is_partial =
             |it: &&Comparison| recommended == LIBC && it.against == LIBC && it.is_partial();
@@ -176,7 +186,8 @@ impl Verdict {
             let partial = partial.filter(|it| it.loses_somewhere() == is_proven);
             partial.max_by(|a, b| a.whole.ratio.total_cmp(&b.whole.ratio)).cloned()
         };
-        let undecided = undecided.or_else(|| best_partial(false));
+        // Before a comparison of others that is merely noisy.
+        let undecided = best_partial(false).or(undecided);
         let mixed = best_partial(true);
         Verdict { recommended, rounds, comparisons, undecided, mixed }
     }
@@ -221,16 +232,23 @@ impl Verdict {
                 open.whole.times("libc"),
                 each(open).join(", ")
             ),
-            (Some(open), _) => format!(
-                "Undecided: {} is {}, so a gain of 2 % is neither proven nor excluded; {costs}",
+            (Some(open), _) if open.collapses() => format!(
+                "Undecided: {} is {} in most runs, but {:.2} times on average: some runs are far \
+                 slower; {costs}",
                 name(open.candidate),
-                open.whole.times(&name(open.against))
+                open.whole.times(&name(open.against)),
+                open.mean.unwrap_or_default()
             ),
-            (None, Some(mixed)) => format!(
+            (_, Some(mixed)) => format!(
                 "Nothing found that helps at every thread count: {} is {}, {}; {costs}",
                 name(mixed.candidate),
                 mixed.whole.times("libc"),
                 each(mixed).join(", ")
+            ),
+            (Some(open), None) => format!(
+                "Undecided: {} is {}, so a gain of 2 % is neither proven nor excluded; {costs}",
+                name(open.candidate),
+                open.whole.times(&name(open.against))
             ),
             (None, None) => format!("Nothing found that helps by more than 2 %: {costs}"),
         }
@@ -329,6 +347,30 @@ mod tests {
         let text = sentence(&verdict, &[Some(2), Some(8)]);
         assert!(text.starts_with("Undecided: elided is 1.33 times libc ("), "{text}");
         assert!(text.contains("0.96 (0.81 to 1.14) with 8 threads; the locks"), "{text}");
+    }
+
+    #[test]
+    fn gain_of_most_runs_is_none_if_the_others_collapse() {
+        let collapsing: Vec<f64> = (0..20)
+            .map(|round: usize| if round.is_multiple_of(5) { 0.125 } else { 1.08 })
+            .collect();
+        let logs = vec![collapsing.iter().map(|ratio: &f64| ratio.ln()).collect()];
+        let of = |pair| Comparison::of(pair, &logs, 0.05).unwrap();
+        assert!(of([2, LIBC]).whole.is_gain(), "the centre resists a fifth of the runs");
+        let none = comparison([DEFAULT, LIBC], &[NONE]);
+        let verdict = Verdict::of(2, 20, vec![of([2, LIBC]), of([2, DEFAULT]), none]);
+        assert_eq!(verdict.recommended, LIBC);
+        let text = sentence(&verdict, &[None]);
+        assert!(text.contains("in most runs, but 0.70 times on average"), "{text}");
+    }
+
+    /// The default's noise hid what another candidate gained.
+    #[test]
+    fn likely_loss_of_a_gain_is_named_before_noise_of_others() {
+        let noisy = |pair| comparison(pair, &[GAIN, [0.8, 1.15, 0.95, 0.9, 1.05]]);
+        let noise = comparison([DEFAULT, LIBC], &[NOISE, NOISE]);
+        let verdict = Verdict::of(2, 5, vec![noisy([2, LIBC]), noisy([2, DEFAULT]), noise]);
+        assert_eq!(verdict.undecided.map(|it| it.candidate), Some(2));
     }
 
     #[test]
