@@ -101,6 +101,13 @@ impl Simulation {
         self.shared(process).read_machine_load();
     }
 
+    /// Lets the threads of `process` that are added from now on begin on `context`, even if another
+    /// is idle: Linux puts a new thread on its creator's processor unless another is idle, and none
+    /// is while two programs start.
+    pub(crate) fn start_on(&mut self, process: usize, context: usize) {
+        self.machine.start_on(process, context);
+    }
+
     /// Disables the process's controller, for experiments that set the sleep target.
     pub fn without_controller(&mut self, process: usize) {
         self.shared(process).set_controlled(false);

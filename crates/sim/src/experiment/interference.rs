@@ -31,6 +31,11 @@ pub(super) fn beside(
         let process = simulation.process();
         // Overload is a property of the system (ASPLOS 2010, section 3.1.1), not of one process.
         simulation.read_machine_load(process);
+        // While both programs start, neither of two processors is idle. On a larger machine the
+        // threads spread at once.
+        if point.machine.topology.contexts() == 2 {
+            simulation.start_on(process, process % 2);
+        }
         let pair = pair::named(lock).map_err(anyhow::Error::msg)?;
         Ok(workload::start(&mut simulation, process, &point.workload, pair, threads))
     };

@@ -10,6 +10,7 @@
 //! No part knows another, except that the scheduler schedules events on the clock.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
 
 use unconvoy::primitive::Kind;
@@ -35,6 +36,8 @@ pub struct Machine {
     pub(super) threads: Vec<Thread>,
     /// Data that the threads of a process share beside their locks; opaque to the machine.
     processes: Vec<Box<dyn Any>>,
+    /// The context on which the threads of a process begin, if set.
+    starts_on: HashMap<usize, usize>,
     pub(super) random: fastrand::Rng,
     /// The running thread, or `NO_THREAD` between two threads.
     pub(super) current: u32,
@@ -78,6 +81,7 @@ impl Machine {
             futexes: Futexes::new(&parameters.scheduler),
             threads: Vec::new(),
             processes: Vec::new(),
+            starts_on: HashMap::new(),
             random: fastrand::Rng::with_seed(seed),
             current: NO_THREAD,
             core: 0,
@@ -139,6 +143,9 @@ impl Machine {
         self.clock.add_thread();
         // The first slices end at different times, as in a running program.
         self.scheduler.add_thread(self.random.u64(0..self.parameters.scheduler.slice_ns));
+        if let Some(&context) = self.starts_on.get(&thread.process).filter(|_| thread.is_load) {
+            self.scheduler.start_on(number, context);
+        }
         self.transactions.add_thread();
         self.futexes.add_thread();
         self.scheduler
@@ -147,6 +154,11 @@ impl Machine {
         self.threads.push(thread);
         self.wake(number);
         number
+    }
+
+    /// Lets the threads of `process` that are added from now on begin on `context`.
+    pub(crate) fn start_on(&mut self, process: usize, context: usize) {
+        self.starts_on.insert(process, context);
     }
 
     fn wake(&mut self, thread: u32) {

@@ -132,6 +132,12 @@ impl Scheduler {
         }
     }
 
+    /// Lets the new `thread` begin on `context`, even if another is idle.
+    pub(crate) fn start_on(&mut self, thread: u32, context: usize) {
+        let task = self.task_mut(thread);
+        (task.context, task.stays) = (context, true);
+    }
+
     #[inline]
     pub(crate) fn task(&self, thread: u32) -> &Task {
         self.queues.task(thread)
@@ -216,8 +222,11 @@ impl Scheduler {
             return preempted;
         }
         self.queues.renew_slice(thread, clock.now);
-        let context =
-            placement::to_wake_on(&self.queues, self.special.as_ref(), &self.topology, thread);
+        let context = if core::mem::take(&mut self.task_mut(thread).stays) {
+            self.task(thread).context
+        } else {
+            placement::to_wake_on(&self.queues, self.special.as_ref(), &self.topology, thread)
+        };
         let least = self.queues.contexts[context].least_vruntime;
         let task = self.task(thread);
         let least_before = self.queues.contexts[task.context].least_vruntime;

@@ -35,6 +35,8 @@ pub(crate) struct Task {
     pub(super) flight: Flight,
     /// The context that it runs on or ran on last.
     pub(super) context: usize,
+    /// Wakes next on its context, even if another is idle.
+    pub(super) stays: bool,
     pub(super) vruntime: u64,
     pub(super) ran_since: u64,
     /// When the last tick on its context has returned to it.
@@ -63,6 +65,7 @@ impl Task {
             state: State::Blocked,
             flight: Flight::Work(0),
             context,
+            stays: false,
             vruntime: 0,
             ran_since: 0,
             back_at: 0,
