@@ -340,6 +340,10 @@ fn waits_that_began_before_and_never_end_show_both_sides() {
         let waited = row["waited_ns"].as_f64().unwrap() * 1e-9;
         assert!((waited - seconds).abs() < 0.05 * seconds, "{waited} of {seconds}");
     }
+    let advice = report["advice"].as_array().expect("a list");
+    let observed: Vec<f64> =
+        advice.iter().filter_map(|one| one["observed"]["seconds"].as_f64()).collect();
+    assert!(!observed.is_empty() && observed.iter().all(|&it| it <= seconds), "{advice:#?}");
     let signal = row(&report, "work");
     assert_eq!((signal["kind"].as_str(), signal["waits"].as_u64()), (Some("cond"), Some(1)));
 }

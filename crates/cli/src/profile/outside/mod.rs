@@ -89,12 +89,14 @@ pub fn record(
         signal = interrupts.take();
         collector.read(|event| recorder.record(&target, event));
     }
+    // The rest takes longer than many recordings, and is no part of them.
+    let observed = observer.map(Observer::finish);
     let collected = collector.finish(|event| recorder.record(&target, event))?;
     let begin_unix_ns = since_1970.as_nanos() as u64;
     let span = Span { begin_ns, begin_unix_ns, end_ns: monotonic_ns(), has_ended };
     record_unfinished(&mut recorder, &target, &collected.waiting, &span);
     let profile = fill::fill(&target, &recorder, &collected, span);
-    if let Some(observed) = observer.map(Observer::finish) {
+    if let Some(observed) = observed {
         // The profile has all futexes, so its coverage is no news.
         let observed = observed.of(&Recorded::of(&profile));
         Observation { futex_samples: [0; 2], ..observed }.store(&profile.header.observed);
