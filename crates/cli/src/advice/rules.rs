@@ -5,6 +5,7 @@ use unconvoy_measure::chart::quantity;
 use super::evidence::{Evidence, LockEvidence, PredictedLock};
 use super::finding::{Advice, Basis, Choice, Gain, Problem};
 use super::gain;
+use crate::names::{GENERATED, UNKNOWN};
 
 /// Nothing is advised if all threads together waited for a smaller part of the recording.
 const LITTLE: f64 = 0.01;
@@ -165,11 +166,23 @@ fn time(ns: u64) -> String {
 }
 
 fn unknown(_: &Evidence, lock: &LockEvidence) -> Option<Advice> {
-    let sentence = "The functions that wait have no known names: they may wait for a lock, or for \
-                    work to do.";
-    let source = "Record a program with symbols.".to_string();
-    let advice = Advice { source, ..about(lock, Problem::Unknown, sentence.into()) };
+    let (sentence, source) = if lock.places.iter().any(|place| is_name(place)) {
+        let name = &lock.name;
+        let sentence =
+            format!("A futex of the program's own: {name} may be a lock, or a wait for work.");
+        (sentence, "")
+    } else {
+        let sentence = "The functions that wait have no known names: they may wait for a lock, or \
+                        for work to do.";
+        (sentence.into(), "Record a program with symbols.")
+    };
+    let advice = Advice { source: source.into(), ..about(lock, Problem::Unknown, sentence) };
     lock.is_unknown.then_some(advice)
+}
+
+/// Whether a place has a function's name, and is no offset in a file.
+fn is_name(place: &str) -> bool {
+    ![UNKNOWN, GENERATED].contains(&place) && !place.contains("+0x")
 }
 
 fn io_under_lock(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {

@@ -80,6 +80,23 @@ fn lock_whose_waiters_have_no_names_may_be_none() {
     assert!(all[0].gain.is_none() && all[0].strategy.is_empty(), "{all:?}");
 }
 
+/// As in Java, whose library has names, but no lock of libc's.
+#[test]
+fn futex_with_named_waiters_needs_no_symbols() {
+    let of_place = |place: &str| {
+        let places = vec![place.to_string()];
+        let unknown = LockEvidence { is_unknown: true, places, ..lock(SATURATED, [120, 900]) };
+        advise(&of(2.0, vec![unknown])).swap_remove(0)
+    };
+    let named = of_place("LinuxWaitBarrier::wait in libjvm.so");
+    assert_eq!((named.problem, &*named.source), (Problem::Unknown, ""));
+    assert!(named.sentence.contains("queue_lock may be a lock"), "{named:?}");
+    for place in ["libjvm.so+0x12f0", "unknown", "generated code"] {
+        let unnamed = of_place(place);
+        assert!(unnamed.source.contains("symbols"), "{unnamed:?}");
+    }
+}
+
 #[test]
 fn gain_is_bounded_by_the_share_of_time_held() {
     let span = SpanEvidence { held: Some(0.99), ..SATURATED };
