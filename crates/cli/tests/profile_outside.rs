@@ -365,6 +365,20 @@ fn interrupt_reports_profile_so_far() {
     assert!(text.starts_with("known (process "), "{text}");
 }
 
+#[test]
+fn process_under_unconvoy_is_refused() {
+    let stage = Stage::new();
+    let mut sleep = Command::new("sleep");
+    let program = Running::start(sleep.arg("1000").env("LD_PRELOAD", stage.library()));
+    let maps = format!("/proc/{}/maps", program.id());
+    while !std::fs::read_to_string(&maps).expect("it runs").contains("libunconvoy.so") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let pid = program.id().to_string();
+    let output = stage.unconvoy().args(["profile", "--pid", &pid]).output().expect("it runs");
+    refused(&output, 1, &format!("use `unconvoy top {pid}`"));
+}
+
 fn refused(output: &Output, status: i32, message: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{said}");

@@ -16,6 +16,7 @@ use std::ffi::c_int;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use anyhow::ensure;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 use unconvoy_measure::interrupt::Interrupts;
@@ -26,6 +27,7 @@ use unconvoy_profile::observation::Observation;
 use super::observer::Observer;
 use crate::messages::outside as messages;
 use crate::messages::predict::cannot_write;
+use crate::process_file::is_interposer;
 use collector::Collector;
 pub use collector::check;
 use event::Wait;
@@ -66,6 +68,9 @@ pub fn record(
     output: Option<&Path>,
 ) -> anyhow::Result<Recording> {
     let target = Target::open(pid)?;
+    let mapped = target.mapped_files();
+    let has_interposer = mapped.iter().any(|file| is_interposer(&file.path));
+    ensure!(!has_interposer, messages::runs_under_unconvoy(pid));
     let interrupts = Interrupts::install()?;
     let mut collector = Collector::start(&target, period_ns)?;
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
