@@ -11,7 +11,10 @@ use crate::kinds;
 use crate::members::LockType;
 
 /// The name of code outside all mapped files.
-const GENERATED: &str = "generated code";
+pub const GENERATED: &str = "generated code";
+
+/// The place of a stack that was not recorded.
+pub const UNKNOWN: &str = "unknown";
 
 /// What the first acquisition of a lock did with it; see [`Use`].
 pub const FIRST_TAKEN: &str = "first taken in";

@@ -41,6 +41,12 @@ pub fn own_path(path: &Path) -> PathBuf {
     Path::new("/").join(path.iter().skip(root).collect::<PathBuf>())
 }
 
+/// Whether a mapped file is the interposer. An upgrade replaces the file under a running program.
+pub fn is_interposer(mapped: &Path) -> bool {
+    let path = mapped.as_os_str().as_bytes();
+    path.strip_suffix(b" (deleted)").unwrap_or(path).ends_with(b"/libunconvoy.so")
+}
+
 /// A line of `/proc/PID/maps` that has a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MappedFile {

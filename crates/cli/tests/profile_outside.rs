@@ -340,6 +340,10 @@ fn waits_that_began_before_and_never_end_show_both_sides() {
         let waited = row["waited_ns"].as_f64().unwrap() * 1e-9;
         assert!((waited - seconds).abs() < 0.05 * seconds, "{waited} of {seconds}");
     }
+    let advice = report["advice"].as_array().expect("a list");
+    let observed: Vec<f64> =
+        advice.iter().filter_map(|one| one["observed"]["seconds"].as_f64()).collect();
+    assert!(!observed.is_empty() && observed.iter().all(|&it| it <= seconds), "{advice:#?}");
     let signal = row(&report, "work");
     assert_eq!((signal["kind"].as_str(), signal["waits"].as_u64()), (Some("cond"), Some(1)));
 }
@@ -359,6 +363,20 @@ fn interrupt_reports_profile_so_far() {
     let (text, status) = recording.finish();
     assert_eq!(status, Some(130), "{text}");
     assert!(text.starts_with("known (process "), "{text}");
+}
+
+#[test]
+fn process_under_unconvoy_is_refused() {
+    let stage = Stage::new();
+    let mut sleep = Command::new("sleep");
+    let program = Running::start(sleep.arg("1000").env("LD_PRELOAD", stage.library()));
+    let maps = format!("/proc/{}/maps", program.id());
+    while !std::fs::read_to_string(&maps).expect("it runs").contains("libunconvoy.so") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let pid = program.id().to_string();
+    let output = stage.unconvoy().args(["profile", "--pid", &pid]).output().expect("it runs");
+    refused(&output, 1, &format!("use `unconvoy top {pid}`"));
 }
 
 fn refused(output: &Output, status: i32, message: &str) {

@@ -3,6 +3,7 @@
 use syscalls::Sysno;
 use unconvoy_profile::layout::RUNNABLE;
 use unconvoy_profile::observation::{LockSpan, Usage};
+use unconvoy_profile::read::LongWait;
 use unconvoy_profile::{Kind, Recorded, Source};
 use unconvoy_syncchar::{Advice as Predicted, Projection, Report as Prediction};
 
@@ -120,6 +121,9 @@ pub struct LockEvidence {
     pub share: f64,
     /// Share of this lock's time waited that readers waited.
     pub read_share: f64,
+    pub wait_p50_ns: Option<u64>,
+    /// The waits that had not ended at the end of the recording, if they are known.
+    pub unended: Option<Unended>,
     pub hold_p50_ns: Option<u64>,
     pub hold_p99_ns: Option<u64>,
     /// Half of the waits take this long, which no hold of a writer explains: of a reader-writer
@@ -132,6 +136,14 @@ pub struct LockEvidence {
     /// Share of the samples of holders in which the holder ran or waited for a processor.
     pub runnable: Option<f64>,
     pub predicted: Option<PredictedLock>,
+}
+
+/// Waits that had not ended at the end of the recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unended {
+    pub waits: u64,
+    /// The longest of them so far.
+    pub longest_ns: u64,
 }
 
 /// A prediction of Syncchar's model for a lock.
@@ -177,9 +189,14 @@ impl Evidence {
                 waited_seconds: row.waited_ns as f64 * 1e-9,
                 share: row.share,
                 read_share: row.read_waited_ns as f64 / (row.waited_ns as f64).max(1.0),
+                wait_p50_ns: row.wait.p50_ns,
+                unended: unended(recorded, row),
                 hold_p50_ns: hold.p50_ns,
                 hold_p99_ns: hold.p99_ns,
-                behind_readers_ns: row.wait.p50_ns.filter(|_| is_of_readers),
+                behind_readers_ns: row
+                    .wait
+                    .p50_ns
+                    .filter(|_| is_of_readers && row.hold.p99_ns.is_some()),
                 span: usage.map(|(usage, held)| span_evidence(&usage, held, row.waited_ns)),
                 call: calls.and_then(|(name, share)| Some((name?, share))),
                 runnable: runnable.map(|(_, share)| share),
@@ -224,6 +241,16 @@ fn may_elide() -> bool {
 fn places(row: &Row) -> Vec<String> {
     let places = if row.holders.is_empty() { &row.waiters } else { &row.holders };
     places.iter().take(2).map(|place| place.place.clone()).collect()
+}
+
+/// Waits that end with the recording had not ended. Only a recording from outside has them.
+fn unended(recorded: &Recorded, row: &Row) -> Option<Unended> {
+    let is_unended =
+        |wait: &&LongWait| wait.at_ns >= recorded.wall_ns && row.indices.contains(&wait.lock);
+    let waits = recorded.longest.iter().filter(is_unended).map(|wait| wait.ns);
+    let is_outside = recorded.source == Source::Outside;
+    let longest_ns = waits.clone().max().filter(|_| is_outside)?;
+    Some(Unended { waits: waits.count() as u64, longest_ns })
 }
 
 /// What the process used while threads waited for the row's lock, and the share of the time in

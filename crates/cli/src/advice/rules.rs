@@ -5,6 +5,7 @@ use unconvoy_measure::chart::quantity;
 use super::evidence::{Evidence, LockEvidence, PredictedLock};
 use super::finding::{Advice, Basis, Choice, Gain, Problem};
 use super::gain;
+use crate::names::{GENERATED, UNKNOWN};
 
 /// Nothing is advised if all threads together waited for a smaller part of the recording.
 const LITTLE: f64 = 0.01;
@@ -21,6 +22,10 @@ const MARGIN: f64 = 1.05;
 /// Holds of at least this length take as long as some switches of threads, so a cheaper lock would
 /// not help.
 const LONG_HOLD_NS: u64 = 50_000;
+
+/// A hold of at least this length, found by a wait that does not end, is no hold whose holder lost
+/// its processor for some time slices.
+const NOT_RELEASED_NS: u64 = 100_000_000;
 
 /// A holder that ran out of its time slice is away for milliseconds.
 const PREEMPTED_NS: u64 = 1_000_000;
@@ -90,10 +95,12 @@ fn of_lock(evidence: &Evidence, lock: &LockEvidence) -> Vec<Advice> {
     let rules = [
         unknown,
         io_under_lock,
+        not_released,
         long_sections,
         preempted_holder,
         overload_convoy,
         long_reads,
+        long_waits,
         saturated,
         light,
     ];
@@ -165,11 +172,43 @@ fn time(ns: u64) -> String {
 }
 
 fn unknown(_: &Evidence, lock: &LockEvidence) -> Option<Advice> {
-    let sentence = "The functions that wait have no known names: they may wait for a lock, or for \
-                    work to do.";
-    let source = "Record a program with symbols.".to_string();
-    let advice = Advice { source, ..about(lock, Problem::Unknown, sentence.into()) };
+    let (sentence, source) = if lock.places.iter().any(|place| is_name(place)) {
+        let name = &lock.name;
+        let sentence =
+            format!("A futex of the program's own: {name} may be a lock, or a wait for work.");
+        (sentence, "")
+    } else {
+        let sentence = "The functions that wait have no known names: they may wait for a lock, or \
+                        for work to do.";
+        (sentence.into(), "Record a program with symbols.")
+    };
+    let advice = Advice { source: source.into(), ..about(lock, Problem::Unknown, sentence) };
     lock.is_unknown.then_some(advice)
+}
+
+/// Whether a place has a function's name, and is no offset in a file.
+fn is_name(place: &str) -> bool {
+    ![UNKNOWN, GENERATED].contains(&place) && !place.contains("+0x")
+}
+
+/// Each release of a lock with waiters wakes one of them. So while a wait lasts, the lock is
+/// released at most as often as other waits end, and about as often as other threads wait.
+fn not_released(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
+    let unended = lock.unended?;
+    let ended = lock.waits.saturating_sub(unended.waits) as f64;
+    let releases = waiting(evidence, lock).min(ended);
+    let section = (unended.longest_ns as f64 / (1.0 + releases)) as u64;
+    if section < NOT_RELEASED_NS {
+        return None;
+    }
+    let sentence = format!(
+        "A wait of {} had not ended when the recording did: it is held for {} or longer.",
+        time(unended.longest_ns),
+        time(section)
+    );
+    let source = "If the program hangs, start it with `unconvoy run`. Then `unconvoy inspect PID` \
+                  shows a deadlock.";
+    Some(Advice { source: source.into(), ..about(lock, Problem::LongSections, sentence) })
 }
 
 fn io_under_lock(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
@@ -231,7 +270,8 @@ fn overload_convoy(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
 
 /// Mean number of threads that wait for the lock.
 fn waiting(evidence: &Evidence, lock: &LockEvidence) -> f64 {
-    lock.span.map_or(lock.waited_seconds / evidence.seconds.max(1e-9), |span| span.waiting)
+    let recorded = lock.waited_seconds / evidence.seconds.max(1e-9);
+    lock.span.map_or(recorded, |span| span.waiting.max(recorded))
 }
 
 /// A thread waits for at most as many sections as threads wait, and for one more.
@@ -249,6 +289,30 @@ fn long_reads(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
         time(section)
     );
     let source = "Hold it for reading for less time.".to_string();
+    Some(Advice { source, ..about(lock, Problem::LongSections, sentence) })
+}
+
+/// As [`long_reads`], of a saturated lock without a measured hold.
+fn long_waits(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
+    let waiting = waiting(evidence, lock);
+    if lock.hold_p50_ns.is_some() || waiting < SATURATED || overloaded(evidence, lock).is_some() {
+        return None;
+    }
+    let wait = lock.wait_p50_ns?;
+    let section = (wait as f64 / (1.0 + waiting)) as u64;
+    if section < LONG_HOLD_NS {
+        return None;
+    }
+    let sentence = format!(
+        "Half of the waits take {}, with {waiting:.1} threads that wait on average: it is held for \
+         {} or longer.",
+        time(wait),
+        time(section)
+    );
+    let source = match lock.are_holders {
+        true => format!("Shorten what {} does while it holds the lock.", place(lock)),
+        false => "Hold it for less time.".to_string(),
+    };
     Some(Advice { source, ..about(lock, Problem::LongSections, sentence) })
 }
 
@@ -272,9 +336,9 @@ fn saturated(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
     Some(with_default_lock(evidence, lock, Advice { source, ..advice }))
 }
 
-/// A lock that is waited for, but does not limit the program.
+/// A lock that is waited for, but does not limit the program: it is not [`saturated`].
 fn light(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
-    let waiting = lock.waited_seconds / evidence.seconds.max(1e-9);
+    let waiting = waiting(evidence, lock);
     let sentence =
         format!("{waiting:.2} threads wait for it on average: it does not limit the program.");
     Some(about(lock, Problem::NothingToMend, sentence))

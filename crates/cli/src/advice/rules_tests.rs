@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::advice::entry::Entry;
+use crate::advice::evidence::Unended;
 use crate::advice::finding::SpanEvidence;
 
 fn entry() -> Entry {
@@ -78,6 +79,80 @@ fn lock_whose_waiters_have_no_names_may_be_none() {
     let all = advise(&of(2.0, vec![unknown]));
     assert_eq!(all[0].problem, Problem::Unknown);
     assert!(all[0].gain.is_none() && all[0].strategy.is_empty(), "{all:?}");
+}
+
+/// As in Java, whose library has names, but no lock of libc's.
+#[test]
+fn futex_with_named_waiters_needs_no_symbols() {
+    let of_place = |place: &str| {
+        let places = vec![place.to_string()];
+        let unknown = LockEvidence { is_unknown: true, places, ..lock(SATURATED, [120, 900]) };
+        advise(&of(2.0, vec![unknown])).swap_remove(0)
+    };
+    let named = of_place("LinuxWaitBarrier::wait in libjvm.so");
+    assert_eq!((named.problem, &*named.source), (Problem::Unknown, ""));
+    assert!(named.sentence.contains("queue_lock may be a lock"), "{named:?}");
+    for place in ["libjvm.so+0x12f0", "unknown", "generated code"] {
+        let unnamed = of_place(place);
+        assert!(unnamed.source.contains("symbols"), "{unnamed:?}");
+    }
+}
+
+/// A lock of a hung program, as `profile --pid` records it: no hold was measured.
+fn stuck(waits: u64, unended: Unended) -> LockEvidence {
+    let span = SpanEvidence { held: None, waiting: 1.0, ..SATURATED };
+    LockEvidence {
+        waits,
+        unended: Some(unended),
+        wait_p50_ns: Some(2_000_000_000),
+        hold_p50_ns: None,
+        hold_p99_ns: None,
+        ..lock(span, [0, 0])
+    }
+}
+
+#[test]
+fn lock_that_is_never_released_is_held_for_long() {
+    let unended = Unended { waits: 1, longest_ns: 2_000_000_000 };
+    let all = advise(&of(2.0, vec![stuck(1, unended)]));
+    assert_eq!((all[0].problem, all[0].strategy.len()), (Problem::LongSections, 0));
+    assert!(all[0].sentence.contains("held for 2.00 s or longer"), "{all:?}");
+    assert!(all[0].source.contains("unconvoy inspect PID"), "{all:?}");
+    // A hundred threads wait, on processors that other threads use.
+    let span = SpanEvidence { held: None, waiting: 100.0, delayed: 3.0, ..SATURATED };
+    let many = Unended { waits: 100, ..unended };
+    let all = advise(&of(102.0, vec![LockEvidence { span: Some(span), ..stuck(100, many) }]));
+    assert!(all[0].sentence.contains("held for 2.00 s or longer"), "{all:?}");
+    // A busy lock also has waiters at the end of the recording.
+    let short = Unended { waits: 1, longest_ns: 300_000 };
+    let busy = LockEvidence { unended: Some(short), ..lock(SATURATED, [120, 900]) };
+    assert_eq!(problems(&of(2.0, vec![busy]))[0], Problem::SaturatedShortSections);
+}
+
+/// Redis's `io_threads_mutex`: two waits in 5.45 s.
+#[test]
+fn few_long_waits_without_a_measured_hold_are_for_long_sections() {
+    let few = LockEvidence { unended: None, ..stuck(2, Unended { waits: 0, longest_ns: 0 }) };
+    let all = advise(&of(2.0, vec![few]));
+    assert_eq!(all[0].problem, Problem::LongSections);
+    assert!(all[0].sentence.contains("held for 1.00 s or longer"), "{all:?}");
+    // Waits of 0.2 ms, of which most may be the waking.
+    let span = SpanEvidence { held: None, waiting: 0.02, ..SATURATED };
+    let seldom = LockEvidence {
+        wait_p50_ns: Some(200_000),
+        hold_p50_ns: None,
+        hold_p99_ns: None,
+        ..lock(span, [0, 0])
+    };
+    assert_eq!(problems(&of(2.0, vec![seldom]))[0], Problem::NothingToMend);
+}
+
+/// The process was observed for longer than it was recorded.
+#[test]
+fn lock_with_a_waiting_thread_limits_the_program() {
+    let span = SpanEvidence { held: None, waiting: 0.25, seconds: 8.0, ..SATURATED };
+    let evidence = Evidence { seconds: 2.0, ..of(2.0, vec![lock(span, [120, 900])]) };
+    assert_eq!(problems(&evidence)[0], Problem::SaturatedShortSections);
 }
 
 #[test]

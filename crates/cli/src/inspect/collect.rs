@@ -8,7 +8,7 @@ use unconvoy_profile::Kind;
 
 use super::graph::{Graph, Holder, Holders, Lock, Manner, Unknown, Wait};
 use super::subject::{Files, Futex, Subject, Thread};
-use super::table::{Tables, Waiting};
+use super::table::{self, Tables, Waiting};
 use crate::images::Images;
 use crate::kinds;
 use crate::profile::outside::unwind::{Registers, Unwinder};
@@ -168,6 +168,8 @@ impl Collection<'_> {
             0 => Vec::new(),
             sp => self.unwind(registers, &self.subject.read_stack(sp)),
         };
+        // The thread may have used its stack for other calls before that was read.
+        let has_ended = !table::lasts(self.subject, waiting);
         self.graph.waits.push(Wait {
             thread: waiting.thread,
             lock: waiting.lock,
@@ -175,7 +177,8 @@ impl Collection<'_> {
             begin: Some(waiting.begin),
             sleeps: None,
             manner,
-            stack,
+            has_ended,
+            stack: if has_ended { Vec::new() } else { stack },
         });
     }
 
@@ -199,6 +202,7 @@ impl Collection<'_> {
             begin: None,
             sleeps: Some(sleeps),
             manner: Manner::Parked,
+            has_ended: false,
             stack,
         });
     }

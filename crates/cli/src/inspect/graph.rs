@@ -17,6 +17,8 @@ pub struct Wait {
     /// [`Subject::sleeps`]: super::subject::Subject::sleeps
     pub sleeps: Option<u64>,
     pub manner: Manner,
+    /// Whether the wait ended while it was read, so that its stack is unknown.
+    pub has_ended: bool,
     /// Return addresses, innermost first.
     pub stack: Vec<u64>,
 }
@@ -174,6 +176,7 @@ mod tests {
             begin: Some(begin as u64),
             sleeps: None,
             manner: Manner::Parked,
+            has_ended: false,
             stack: Vec::new(),
         };
         let lock = |&(address, threads): &(u64, &[u32])| {

@@ -25,7 +25,7 @@ use crate::images::{Images, Mapping};
 use crate::messages::inspect as messages;
 use crate::names::Names;
 use crate::refusal::Refusal;
-use graph::{Cycle, Graph, Holders, Lock};
+use graph::{Cycle, Graph, Holders, Lock, Wait};
 use options::InspectArgs;
 use process::Process;
 use report::{Progress, Report};
@@ -57,21 +57,27 @@ pub fn inspect(args: &InspectArgs) -> anyhow::Result<()> {
 fn describe(subject: &dyn Subject) -> anyhow::Result<String> {
     let descriptor = table::find(subject)?;
     let tables = table::tables(subject, descriptor)?;
+    // The report is on the waits of this moment.
+    let now = subject.now();
     let images = images(subject);
     let graph = collect::collect(subject, &tables, &library(subject, descriptor), &images);
     let begin = Instant::now();
-    let (cycles, again) = match subject.now() {
-        None => (graph.cycles(), None),
+    let again = match now {
+        None => None,
         Some(_) => {
             std::thread::sleep(BETWEEN);
-            let again = table::tables(subject, descriptor)?;
-            (lasting_cycles(subject, &graph, &again.waits), Some(()))
+            Some(table::tables(subject, descriptor)?.waits)
         }
     };
-    let progress = |address: u64| match (again, graph.locks.get(&address)) {
-        (Some(()), Some(lock)) => progress(subject, lock),
+    let cycles = match &again {
+        None => graph.cycles(),
+        Some(again) => lasting_cycles(subject, &graph, again),
+    };
+    let progress = |address: u64| match (&again, graph.locks.get(&address)) {
+        (Some(_), Some(lock)) => progress(subject, lock),
         _ => Progress::Unknown,
     };
+    let lasts = |wait: &Wait| again.as_ref().is_none_or(|again| lasts(subject, wait, again));
     let names = Names::new(images);
     let report = Report {
         title: subject.title(),
@@ -81,9 +87,10 @@ fn describe(subject: &dyn Subject) -> anyhow::Result<String> {
         threads: subject.threads(),
         names: &names,
         labels: &report::labels(&graph, &names),
-        now: subject.now(),
+        now,
         between_s: begin.elapsed().as_secs_f64(),
         progress: &progress,
+        lasts: &lasts,
         remarks: &subject.remarks(),
     };
     Ok(report.render())
@@ -117,21 +124,26 @@ fn library(subject: &dyn Subject, descriptor: u64) -> Vec<Range<u64>> {
 /// The deadlocks of a running process: cycles that are still there in a second reading. The
 /// process goes on during a reading, so the first one may show waits that never coincided.
 fn lasting_cycles(subject: &dyn Subject, graph: &Graph, again: &[Waiting]) -> Vec<Cycle> {
-    let lasts = |&index: &usize| {
+    let is_stuck = |&index: &usize| {
         let wait = &graph.waits[index];
-        let is_listed = match wait.begin {
-            Some(begin) => again
-                .iter()
-                .any(|it| (it.thread, it.lock, it.begin) == (wait.thread, wait.lock, begin)),
-            None => {
-                let thread = subject.threads().iter().find(|thread| thread.id == wait.thread);
-                thread.and_then(|thread| subject.sleeps(thread)) == wait.sleeps
-            }
-        };
         let lock = graph.locks.get(&wait.lock);
-        is_listed && lock.is_some_and(|lock| progress(subject, lock) == Progress::None)
+        lasts(subject, wait, again)
+            && lock.is_some_and(|lock| progress(subject, lock) == Progress::None)
     };
-    graph.cycles().into_iter().filter(|cycle| cycle.iter().all(lasts)).collect()
+    graph.cycles().into_iter().filter(|cycle| cycle.iter().all(is_stuck)).collect()
+}
+
+/// Whether a wait is still there in the second reading, whose table of waits is `again`.
+fn lasts(subject: &dyn Subject, wait: &Wait, again: &[Waiting]) -> bool {
+    match wait.begin {
+        Some(begin) => {
+            again.iter().any(|it| (it.thread, it.lock, it.begin) == (wait.thread, wait.lock, begin))
+        }
+        None => {
+            let thread = subject.threads().iter().find(|thread| thread.id == wait.thread);
+            thread.and_then(|thread| subject.sleeps(thread)) == wait.sleeps
+        }
+    }
 }
 
 /// Whether a lock was acquired since it was read.
@@ -196,3 +208,7 @@ impl LongWaits {
         long_waits(pid, time, 0, &mut self.0).unwrap_or(0)
     }
 }
+
+#[cfg(test)]
+#[path = "describe_tests.rs"]
+mod tests;

@@ -42,6 +42,8 @@ pub struct Report<'a> {
     /// Time between the two readings of each lock.
     pub between_s: f64,
     pub progress: &'a dyn Fn(u64) -> Progress,
+    /// Whether a wait is there in both readings; true for a core dump.
+    pub lasts: &'a dyn Fn(&Wait) -> bool,
     pub remarks: &'a [String],
 }
 
@@ -144,7 +146,7 @@ impl Report<'_> {
         match &lock.holders {
             Holders::Known(holders) => {
                 for holder in holders {
-                    let _ = writeln!(text, "  held by {}", self.holding(holder));
+                    let _ = writeln!(text, "  held by {}", self.holding(holder, *address));
                 }
             }
             Holders::Free => text += "  no holder now\n",
@@ -183,12 +185,23 @@ impl Report<'_> {
         }
     }
 
-    /// The holder, and what it does.
-    fn holding(&self, holder: &Holder) -> String {
+    /// The wait of a lock's holder. A holder that waits for the same lock acquired it between the
+    /// readings of the wait and of the lock, unless that is a deadlock.
+    fn wait_of_holder(&self, thread: u32, lock: u64) -> Option<usize> {
+        let wait = self.graph.wait_of(thread);
+        wait.filter(|&wait| self.graph.waits[wait].lock != lock || self.is_in_cycle(wait))
+    }
+
+    fn is_in_cycle(&self, wait: usize) -> bool {
+        self.cycles.iter().flatten().any(|&index| index == wait)
+    }
+
+    /// The holder of a lock, and what it does.
+    fn holding(&self, holder: &Holder, lock: u64) -> String {
         let mut text = format!("{}{}", self.thread(holder.thread), self.taken(holder));
         if self.has_ended(holder.thread) {
             text += ", which has ended";
-        } else if let Some(wait) = self.graph.wait_of(holder.thread) {
+        } else if let Some(wait) = self.wait_of_holder(holder.thread, lock) {
             let _ = write!(text, ", which waits for {}", self.name(self.graph.waits[wait].lock));
         }
         text
@@ -233,11 +246,16 @@ impl Report<'_> {
             return "  part of the deadlock\n".into();
         }
         let text = match (self.progress)(lock.address) {
-            Progress::Acquisitions(count) => format!(
-                "no deadlock: acquired {} in {:.1} s while these threads waited",
-                counted(count as u64, "time"),
-                self.between_s
-            ),
+            Progress::Acquisitions(count) => {
+                let mut waits = self.graph.waits_for(lock.address);
+                let have_waited = waits.all(|(_, wait)| (self.lasts)(wait));
+                format!(
+                    "no deadlock: acquired {} in {:.1} s{}",
+                    counted(count as u64, "time"),
+                    self.between_s,
+                    if have_waited { " while these threads waited" } else { "" }
+                )
+            }
             Progress::HolderChanged => "no deadlock: the holder changes".to_string(),
             Progress::None | Progress::Unknown => self.stuck_behind(lock),
         };
@@ -249,18 +267,19 @@ impl Report<'_> {
         let Holders::Known(holders) = &lock.holders else {
             return "no deadlock found: the holder is unknown".into();
         };
-        let mut thread = holders[0].thread;
+        let (mut thread, mut held) = (holders[0].thread, lock.address);
         // Follow the holders; a chain is no longer than the number of waits.
         for _ in 0..self.graph.waits.len() {
-            let Some(wait) = self.graph.wait_of(thread) else { break };
-            if self.cycles.iter().flatten().any(|&index| index == wait) {
+            let Some(wait) = self.wait_of_holder(thread, held) else { break };
+            if self.is_in_cycle(wait) {
                 return format!("blocked by the deadlock through {}", self.thread(thread));
             }
-            let next = self.graph.locks.get(&self.graph.waits[wait].lock);
-            let Some(Holders::Known(next)) = next.map(|lock| &lock.holders) else { break };
-            thread = next[0].thread;
+            let next = self.graph.waits[wait].lock;
+            let holders = self.graph.locks.get(&next).map(|lock| &lock.holders);
+            let Some(Holders::Known(holders)) = holders else { break };
+            (thread, held) = (holders[0].thread, next);
         }
-        match self.graph.wait_of(thread) {
+        match self.wait_of_holder(thread, held) {
             None if self.has_ended(thread) => {
                 format!("no deadlock: {} ended and did not release it", self.thread(thread))
             }
@@ -300,7 +319,9 @@ impl Report<'_> {
     fn stacks(&self) -> String {
         let mut text = String::new();
         let mut groups: Vec<(u64, &[u64], Vec<u32>)> = Vec::new();
-        for Wait { lock, stack, thread, .. } in &self.graph.waits {
+        let (ended, others): (Vec<&Wait>, Vec<_>) =
+            self.graph.waits.iter().partition(|wait| wait.has_ended);
+        for Wait { lock, stack, thread, .. } in others {
             match groups.iter_mut().find(|group| (group.0, group.1) == (*lock, stack)) {
                 Some((.., threads)) => threads.push(*thread),
                 None => groups.push((*lock, stack, vec![*thread])),
@@ -316,6 +337,11 @@ impl Report<'_> {
                 }
             };
             text += &self.stack(stack);
+        }
+        for wait in ended {
+            let (thread, lock) = (self.thread(wait.thread), self.name(wait.lock));
+            let _ = writeln!(text, "\n{thread} waited for {lock}");
+            text += "  no stack: the wait ended while it was read\n";
         }
         let other_holders = self.graph.other_holders();
         for thread in other_holders.into_iter().filter(|&thread| !self.has_ended(thread)) {

@@ -40,6 +40,8 @@ pub struct Waiting {
     pub ip: u64,
     pub sp: u64,
     pub bp: u64,
+    /// Address of the entry.
+    pub entry: u64,
 }
 
 /// A lock that a thread holds.
@@ -170,27 +172,40 @@ pub fn tables(subject: &dyn Subject, descriptor: u64) -> anyhow::Result<Tables> 
 
 /// The waits that go on, in the order in which they began, and whether these are all.
 fn waits(subject: &dyn Subject, descriptor: &Descriptor) -> (Vec<Waiting>, bool) {
-    let (table, is_whole): (Vec<Wait>, bool) =
-        read_table(subject, descriptor.waits.load(Relaxed), WAITS);
-    let waiting = table.iter().filter(|entry| entry.what.load(Relaxed) != 0).map(|entry| {
-        let what = entry.what.load(Relaxed);
-        Waiting {
-            thread: entry.thread.load(Relaxed),
-            kind: what & !SHARED,
-            is_shared: what & SHARED != 0,
-            lock: entry.lock.load(Relaxed),
-            begin: entry.begin.load(Relaxed),
-            ip: entry.ip.load(Relaxed),
-            sp: entry.sp.load(Relaxed),
-            bp: entry.bp.load(Relaxed),
-        }
-    });
+    let start = descriptor.waits.load(Relaxed);
+    let (table, is_whole): (Vec<Wait>, bool) = read_table(subject, start, WAITS);
+    let address = |index: usize| start.wrapping_add((index * size_of::<Wait>()) as u64);
+    let waiting = table.iter().enumerate();
+    let waiting = waiting.filter_map(|(index, entry)| self::waiting(entry, address(index)));
     // A child of a `fork` still has the entries of its parent's threads.
     let threads = subject.threads();
     let exists = |id: u32| threads.is_empty() || threads.iter().any(|thread| thread.id == id);
     let mut waits: Vec<_> = waiting.filter(|it| it.thread != 0 && exists(it.thread)).collect();
     waits.sort_by_key(|wait| wait.begin);
     (waits, is_whole)
+}
+
+/// The wait in an entry; `None` while the entry is incomplete.
+fn waiting(entry: &Wait, at: u64) -> Option<Waiting> {
+    let what = Some(entry.what.load(Relaxed)).filter(|&what| what != 0)?;
+    Some(Waiting {
+        thread: entry.thread.load(Relaxed),
+        kind: what & !SHARED,
+        is_shared: what & SHARED != 0,
+        lock: entry.lock.load(Relaxed),
+        begin: entry.begin.load(Relaxed),
+        ip: entry.ip.load(Relaxed),
+        sp: entry.sp.load(Relaxed),
+        bp: entry.bp.load(Relaxed),
+        entry: at,
+    })
+}
+
+/// Whether a wait goes on: its entry is as it was. Time stands still in a core dump.
+pub fn lasts(subject: &dyn Subject, wait: &Waiting) -> bool {
+    let entry = || read::<Wait>(subject, wait.entry);
+    subject.now().is_none()
+        || entry().and_then(|it| waiting(&it, wait.entry)).as_ref() == Some(wait)
 }
 
 fn holdings(subject: &dyn Subject, address: u64) -> Vec<Holding> {

@@ -32,6 +32,13 @@ pub(crate) fn not_permitted(pid: u32) -> String {
     format!("no permission to look into process {pid}: use root, or its user and CAP_SYS_PTRACE")
 }
 
+pub(crate) fn runs_under_unconvoy(pid: u32) -> String {
+    format!(
+        "process {pid} runs under unconvoy, or is recorded by it: use `unconvoy top {pid}` or \
+         `inspect {pid}`"
+    )
+}
+
 pub(crate) fn other_architecture() -> &'static str {
     "--pid and --kernel need an x86-64 machine: use `unconvoy profile -- PROGRAM` instead"
 }
@@ -75,6 +82,7 @@ pub(crate) fn samples() -> Vec<String> {
         is_kernel_thread(2),
         is_32_bit(4711),
         not_permitted(4711),
+        runs_under_unconvoy(4711),
         other_architecture().into(),
         no_privilege().into(),
         recording(4711, 10.0),

@@ -11,10 +11,7 @@ use super::sources;
 use crate::images::{Images, Mapping};
 use crate::kinds;
 use crate::members::LockType;
-use crate::names;
-
-/// The place of a stack that was not recorded.
-const UNKNOWN: &str = "unknown";
+use crate::names::{self, UNKNOWN};
 
 /// Names for one profile.
 pub enum Names<'a> {

@@ -84,19 +84,7 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
         ));
     }
     if let Some(share) = report.coverage {
-        let samples: u64 = recorded.observed.futex_samples.iter().sum();
-        let percent = format!("{:.0}", 100.0 * share);
-        let others = if percent == "100" {
-            ""
-        } else {
-            " The others were for semaphores, for threads to end, or for locks of the program's \
-             own."
-        };
-        remarks.push(format!(
-            "Coverage: {percent} % of the futex waits ({}) were for the locks and \
-             signals above.{others}",
-            counted(samples, "sample")
-        ));
+        remarks.push(coverage(share, recorded.observed.futex_samples, report.classes.is_empty()));
     }
     if recorded.source == Source::Kernel {
         remarks.push(
@@ -140,6 +128,30 @@ pub fn of(recorded: &Recorded, report: &Report) -> Vec<String> {
         });
     }
     remarks
+}
+
+/// What the samples of futex waits were for. `samples`: at locks and condition variables of the
+/// profile, and elsewhere.
+fn coverage(share: f64, samples: [u64; 2], is_empty: bool) -> String {
+    if is_empty && samples[0] > 0 {
+        return format!(
+            "{} found threads in waits for locks or signals that had not ended, which this profile \
+             does not list. `unconvoy run --watchdog` reports such waits, and `unconvoy profile \
+             --pid` counts them.",
+            counted(samples[0], "sample")
+        );
+    }
+    let percent = format!("{:.0}", 100.0 * share);
+    let others = if percent == "100" {
+        ""
+    } else {
+        " The others were for semaphores, for threads to end, or for locks of the program's own."
+    };
+    format!(
+        "Coverage: {percent} % of the futex waits ({}) were for the locks and \
+         signals above.{others}",
+        counted(samples.iter().sum(), "sample")
+    )
 }
 
 /// What the runtimes of some languages hide.
@@ -232,6 +244,16 @@ fn files_without_symbols(report: &Report) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_of_a_deadlock_are_in_no_row() {
+        let stuck = coverage(1.0, [175, 0], true);
+        assert!(stuck.starts_with("175 samples found threads in waits"), "{stuck}");
+        assert!(stuck.contains("`unconvoy run --watchdog`") && !stuck.contains("above"), "{stuck}");
+        let listed = coverage(0.5, [100, 100], false);
+        assert!(listed.starts_with("Coverage: 50 % of the futex waits (200 samples)"), "{listed}");
+        assert!(coverage(0.0, [0, 3], true).contains("Coverage: 0 %"));
+    }
 
     #[test]
     fn diversion_is_no_package() {

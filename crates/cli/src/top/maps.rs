@@ -4,10 +4,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use crate::live_thread::live_thread;
-use crate::process_file::MappedFile;
-
-/// File name of the interposer.
-const INTERPOSER: &[u8] = b"/libunconvoy.so";
+use crate::process_file::{self, MappedFile};
 
 /// A line of `/proc/PID/maps`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,9 +29,7 @@ impl Mapped {
     }
 
     pub fn is_interposer(&self) -> bool {
-        let path = self.path.as_os_str().as_bytes();
-        // An upgrade replaces the file under a running program.
-        path.strip_suffix(b" (deleted)").unwrap_or(path).ends_with(INTERPOSER)
+        process_file::is_interposer(&self.path)
     }
 }
 

@@ -16,6 +16,7 @@ use std::ffi::c_int;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use anyhow::ensure;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 use unconvoy_measure::interrupt::Interrupts;
@@ -26,6 +27,7 @@ use unconvoy_profile::observation::Observation;
 use super::observer::Observer;
 use crate::messages::outside as messages;
 use crate::messages::predict::cannot_write;
+use crate::process_file::is_interposer;
 use collector::Collector;
 pub use collector::check;
 use event::Wait;
@@ -66,6 +68,9 @@ pub fn record(
     output: Option<&Path>,
 ) -> anyhow::Result<Recording> {
     let target = Target::open(pid)?;
+    let mapped = target.mapped_files();
+    let has_interposer = mapped.iter().any(|file| is_interposer(&file.path));
+    ensure!(!has_interposer, messages::runs_under_unconvoy(pid));
     let interrupts = Interrupts::install()?;
     let mut collector = Collector::start(&target, period_ns)?;
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -89,12 +94,14 @@ pub fn record(
         signal = interrupts.take();
         collector.read(|event| recorder.record(&target, event));
     }
+    // The rest takes longer than many recordings, and is no part of them.
+    let observed = observer.map(Observer::finish);
     let collected = collector.finish(|event| recorder.record(&target, event))?;
     let begin_unix_ns = since_1970.as_nanos() as u64;
     let span = Span { begin_ns, begin_unix_ns, end_ns: monotonic_ns(), has_ended };
     record_unfinished(&mut recorder, &target, &collected.waiting, &span);
     let profile = fill::fill(&target, &recorder, &collected, span);
-    if let Some(observed) = observer.map(Observer::finish) {
+    if let Some(observed) = observed {
         // The profile has all futexes, so its coverage is no news.
         let observed = observed.of(&Recorded::of(&profile));
         Observation { futex_samples: [0; 2], ..observed }.store(&profile.header.observed);
