@@ -17,6 +17,7 @@ use crate::images::{Images, Mapping};
 use crate::members::LockType;
 use crate::messages::command as messages;
 use crate::names::{FIRST_TAKEN, Names};
+use crate::output_file;
 
 /// `unconvoy stats`.
 #[derive(Debug, Args)]
@@ -252,7 +253,12 @@ pub fn table(file: &Path, top: usize) -> anyhow::Result<String> {
 pub fn read(file: &Path) -> anyhow::Result<Record> {
     let text =
         input::read_text(file, input::RECORD).with_context(|| messages::cannot_read(file))?;
-    ensure!(!text.is_empty(), messages::statistics_empty(file));
+    if text.is_empty() {
+        match largest_of_children(file) {
+            Some(other) => bail!(messages::statistics_in_other_file(file, &other)),
+            None => bail!(messages::statistics_empty(file)),
+        }
+    }
     ensure!(text.starts_with('{'), messages::not_statistics(file, "it is not JSON"));
     let value: serde_json::Value =
         serde_json::from_str(&text).with_context(|| messages::statistics_cut_off(file))?;
@@ -262,6 +268,14 @@ pub fn read(file: &Path) -> anyhow::Result<Record> {
         None => bail!(messages::not_statistics(file, "it has no \"schema\"")),
     }
     serde_json::from_value(value).with_context(|| messages::statistics_incomplete(file, SCHEMA))
+}
+
+/// The largest record that child processes wrote: FILE.PID beside an empty FILE. A shell that starts
+/// the program, or the launcher of a daemon, often leaves FILE empty.
+fn largest_of_children(file: &Path) -> Option<PathBuf> {
+    let all = output_file::of_processes(file).ok()?.into_iter();
+    let sizes = all.filter_map(|path| Some((path.metadata().ok()?.len(), path)));
+    sizes.filter(|&(size, _)| size > 0).max().map(|(_, path)| path)
 }
 
 fn render(mut record: Record, top: usize) -> String {

@@ -106,6 +106,16 @@ pub(crate) fn statistics_empty(file: &Path) -> String {
     format!("{file} is empty: a signal, `_exit` or `exec` ended the program, or the write failed")
 }
 
+/// `other` is a record that a child process wrote.
+pub(crate) fn statistics_in_other_file(file: &Path, other: &Path) -> String {
+    let other = other.display();
+    format!(
+        "{} is empty, but the program's child processes wrote records; read the largest:\n  \
+         unconvoy stats {other}",
+        file.display()
+    )
+}
+
 pub(crate) fn statistics_cut_off(file: &Path) -> String {
     format!("{} is cut off: the program may have been killed while writing it", file.display())
 }
@@ -218,6 +228,7 @@ pub(crate) fn samples() -> Vec<String> {
         negative_value("-5"),
         run_program("./server"),
         statistics_empty(file),
+        statistics_in_other_file(file, Path::new("locks.json.17679")),
         statistics_cut_off(file),
         statistics_of_other_format(file, "unconvoy-stats-2", schema),
         not_statistics(file, "it is not JSON"),

@@ -236,7 +236,7 @@ pub fn run_silently(
 /// than they wait for their locks.
 fn recorded_since(file: &Path, begin_unix_ns: u64) -> anyhow::Result<Vec<(PathBuf, Recorded)>> {
     let mut found = Vec::new();
-    for path in files_of(file)? {
+    for path in output_file::of_processes(file)? {
         // A process that was killed at its start leaves an incomplete file.
         if let Ok(recorded) = read(&path)
             && recorded.begin_unix_ns >= begin_unix_ns
@@ -271,27 +271,7 @@ fn waited_ns(file: &Path) -> [u64; 2] {
 
 fn lister(file: &Path) -> impl Fn() -> Vec<PathBuf> + Send + use<> {
     let file = file.to_path_buf();
-    move || files_of(&file).unwrap_or_default()
-}
-
-/// The files of a run: FILE and FILE.PID.
-fn files_of(file: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let is_ours = |other: &OsStr| {
-        let other = other.to_string_lossy();
-        other.strip_prefix(&name).is_some_and(|rest| {
-            rest.is_empty() || rest.strip_prefix('.').is_some_and(|pid| pid.parse::<u32>().is_ok())
-        })
-    };
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(|| cannot_read(folder))? {
-        let entry = entry.with_context(|| cannot_read(folder))?;
-        if is_ours(&entry.file_name()) {
-            found.push(entry.path());
-        }
-    }
-    Ok(found)
+    move || output_file::of_processes(&file).unwrap_or_default()
 }
 
 impl Recording {
