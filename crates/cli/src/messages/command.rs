@@ -195,6 +195,13 @@ pub(crate) fn option_of_own_locks(option: &str) -> String {
     format!("{option} is for unconvoy's own locks: omit --lock libc")
 }
 
+/// `loads` are the load managers that the option serves.
+pub(crate) fn option_of_load_manager(option: &str, loads: &[&str], load: &str) -> String {
+    let all: Vec<String> = loads.iter().map(|name| format!("`--load {name}`")).collect();
+    let all = all.join(" and ");
+    format!("{option} is for {all}, not for `{load}`: omit it, or set --load")
+}
+
 #[cfg(test)]
 pub(crate) fn samples() -> Vec<String> {
     let file = Path::new("locks.json");
@@ -225,6 +232,7 @@ pub(crate) fn samples() -> Vec<String> {
         cannot_write_to_file("Permission denied"),
         cannot_read(file),
         option_of_own_locks("--load"),
+        option_of_load_manager("--sleep-timeout", &["control", "published"], "malthus"),
         negative_value("-5"),
         run_program("./server"),
         statistics_empty(file),
