@@ -1,10 +1,11 @@
 //! Files that a command is asked to write: whether they can be written, before a program runs.
 
 use std::error::Error as _;
+use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 use unconvoy_measure::output::{self, directory_of, followed, is_open_file};
@@ -93,6 +94,30 @@ fn regular(file: &Path) -> Result<PathBuf, String> {
     }
 }
 
+/// The files that the library wrote for one run: FILE, and FILE.PID of child processes.
+///
+/// # Errors
+///
+/// The directory cannot be read.
+pub fn of_processes(file: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let folder = directory_of(file);
+    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let is_ours = |other: &OsStr| {
+        let other = other.to_string_lossy();
+        other.strip_prefix(&name).is_some_and(|rest| {
+            rest.is_empty() || rest.strip_prefix('.').is_some_and(|pid| pid.parse::<u32>().is_ok())
+        })
+    };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| messages::cannot_read(folder))? {
+        let entry = entry.with_context(|| messages::cannot_read(folder))?;
+        if is_ours(&entry.file_name()) {
+            found.push(file.with_file_name(entry.file_name()));
+        }
+    }
+    Ok(found)
+}
+
 /// Creates a directory for temporary files.
 ///
 /// # Errors
@@ -110,7 +135,6 @@ pub fn temporary(prefix: &str) -> anyhow::Result<tempfile::TempDir> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
 
     #[test]

@@ -172,6 +172,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Infallible> {
     if let Some(load) = &args.load {
         environment.set(environment::LOAD_MANAGER.name, load);
     }
+    reject_options_of_other_load_managers(args, &environment)?;
     if let Some(sensor) = &args.sensor {
         environment.set(environment::LOAD_SENSOR.name, sensor);
     }
@@ -258,6 +259,31 @@ fn reject_options_of_own_locks(own: &[(&str, bool)]) -> Result<(), Refusal> {
         Some((option, _)) => Err(Refusal::usage(messages::option_of_own_locks(option))),
         None => Ok(()),
     }
+}
+
+/// Rejects options that the process's load manager does not read. A strategy can choose others for
+/// single locks. `--interval` and `--policy` are not among these options: the controller also serves
+/// threads that poll at condition variables, under every load manager.
+fn reject_options_of_other_load_managers(
+    args: &RunArgs,
+    environment: &Environment,
+) -> Result<(), Refusal> {
+    let has_strategy = environment.get(environment::STRATEGY.name).is_some();
+    if args.strategy.is_some() || has_strategy {
+        return Ok(());
+    }
+    let load = environment.get(environment::LOAD_MANAGER.name).and_then(OsStr::to_str);
+    let load = load.unwrap_or(LOAD[0].name);
+    let options: [(&str, bool, &[&str]); 2] = [
+        ("--backoff", args.backoff.is_some(), &["backoff"]),
+        ("--sleep-timeout", args.sleep_timeout.is_some(), &["control", "published"]),
+    ];
+    for (option, is_given, loads) in options {
+        if is_given && !loads.contains(&load) {
+            return Err(Refusal::usage(messages::option_of_load_manager(option, loads, load)));
+        }
+    }
+    Ok(())
 }
 
 /// Starts the watchdog. Without one, the program runs all the same.

@@ -148,6 +148,21 @@ fn invalid_statistics_file_names_cause() {
 }
 
 #[test]
+fn empty_statistics_name_the_largest_record_of_a_child() {
+    let stage = Stage::new();
+    for (file, text) in
+        [("w.json", ""), ("w.json.7", "{}"), ("w.json.12", "{ }"), ("w.json.x", "{  }")]
+    {
+        stage.write(file, text);
+    }
+    let read = |file: &str| stage.unconvoy().args(["stats", file]).assert().code(1);
+    read("w.json").stderr(contains("unconvoy stats w.json.12\n"));
+    let absolute = stage.path("w.json.12");
+    let named = format!("unconvoy stats {}", absolute.display());
+    read(stage.path("w.json").to_str().expect("UTF-8")).stderr(contains(named));
+}
+
+#[test]
 fn trace_in_a_pipe_is_refused() {
     let stage = Stage::new();
     let made = std::process::Command::new("mkfifo").arg(stage.path("pipe")).status();

@@ -310,3 +310,25 @@ fn profile_without_waits_has_valid_files() {
     assert!(known.stage.read("f.html").contains("no lock was waited for"));
     assert!(serde_json::from_str::<serde_json::Value>(&known.stage.read("f.json")).is_ok());
 }
+
+#[test]
+fn process_left_behind_is_named_with_the_commands_that_profile_it() {
+    let stage = Stage::new();
+    // The file stands for the profile that a daemon under the library writes.
+    let daemon = "#!/bin/sh\nsleep 20 >/dev/null 2>&1 &\necho $! > child\ncp child o.$!\n";
+    stage.script("daemon", daemon);
+    let profile = |options: &[&str], program: &str| {
+        let mut command = stage.unconvoy();
+        let output = command.arg("profile").args(options).args(["--", program]).output();
+        String::from_utf8(output.expect("it runs").stderr).expect("UTF-8")
+    };
+    let said = profile(&["--output", "o"], "./daemon");
+    let child = stage.read("child");
+    let child = child.trim();
+    assert!(said.contains("left a process behind"), "{said}");
+    assert!(said.contains(&format!("unconvoy profile --pid {child}\n")), "{said}");
+    assert!(said.contains(&format!("unconvoy profile --read o.{child} shows")), "{said}");
+    let said = profile(&[], "./daemon");
+    assert!(said.contains("left a process behind") && !said.contains("--read"), "{said}");
+    assert!(!profile(&[], "true").contains("left a process behind"));
+}

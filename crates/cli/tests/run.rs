@@ -86,31 +86,41 @@ fn confine_sets_search_variable() {
 fn options_set_environment_variables() {
     let stage = Stage::new();
     let script = "echo $LD_PRELOAD $UNCONVOY_LOCK $UNCONVOY_LOAD $UNCONVOY_INTERVAL_MS \
-                  $UNCONVOY_SLEEP_MS $UNCONVOY_POLICY $UNCONVOY_BACKOFF_MS $UNCONVOY_CHILDREN \
-                  $UNCONVOY_STATS";
+                  $UNCONVOY_SLEEP_MS $UNCONVOY_POLICY $UNCONVOY_CHILDREN $UNCONVOY_STATS";
     let expected = format!(
-        "{} tpmcs none 9 50 kalman 20 0 {}\n",
+        "{} tpmcs published 9 50 kalman 0 {}\n",
         stage.library().display(),
         stage.path("s.json").canonicalize().unwrap_or(stage.path("s.json")).display()
     );
     stage
         .unconvoy()
-        .args(["run", "--lock", "tpmcs", "--load", "none", "--interval", "9"])
-        .args([
-            "--sleep-timeout",
-            "50",
-            "--policy",
-            "kalman",
-            "--backoff",
-            "20",
-            "--no-children",
-            "--stats",
-            "s.json",
-        ])
+        .args(["run", "--lock", "tpmcs", "--load", "published", "--interval", "9"])
+        .args(["--sleep-timeout", "50", "--policy", "kalman", "--no-children", "--stats", "s.json"])
         .args(["--", "sh", "-c", script])
         .assert()
         .success()
         .stdout(expected);
+    let mut command = stage.unconvoy();
+    command.args(["run", "--load", "backoff", "--backoff", "20", "--", "sh", "-c"]);
+    command.arg("echo $UNCONVOY_LOAD $UNCONVOY_BACKOFF_MS").assert().stdout("backoff 20\n");
+}
+
+#[test]
+fn options_of_another_load_manager_are_refused() {
+    let stage = Stage::new();
+    for (options, cause) in [
+        (&["--backoff", "50"][..], "--backoff is for `--load backoff`, not for `control`: omit it"),
+        (&["--sleep-timeout", "50", "--load", "park"], "`--load control` and `--load published`"),
+    ] {
+        let mut command = stage.unconvoy();
+        command.arg("run").args(options).args(["--", "true"]);
+        command.assert().code(2).stderr(contains(cause));
+    }
+    // A strategy may choose that load manager for single locks.
+    stage.write("some.toml", "version = 1\n[process]\nlock = \"tpmcs\"\n");
+    let mut command = stage.unconvoy();
+    command.args(["run", "--backoff", "50", "--strategy", "some.toml", "--", "true"]);
+    command.assert().success();
 }
 
 #[test]

@@ -78,6 +78,32 @@ pub fn end(leader: Pid, is_contained: bool) {
     }
 }
 
+/// Descendants that this process adopts and leaves running.
+#[derive(Debug)]
+pub struct Adopted {
+    /// Children that this process had before.
+    before: Vec<Pid>,
+}
+
+impl Adopted {
+    /// Adopts the descendants of the program that starts next.
+    pub fn begin() -> Self {
+        // Where this fails, the descendants go to another process.
+        let _ = set_child_subreaper(true);
+        Adopted { before: children().collect() }
+    }
+
+    /// The ids of those that run after the program was reaped.
+    pub fn running(&self) -> Vec<u32> {
+        let adopted = children().filter(|child| !self.before.contains(child));
+        let is_running = |child: &Pid| {
+            let state = waitpid(*child, Some(WaitPidFlag::WNOHANG));
+            matches!(state, Ok(WaitStatus::StillAlive))
+        };
+        adopted.filter(is_running).map(|child| child.as_raw().cast_unsigned()).collect()
+    }
+}
+
 /// The children of all threads of this process; none if the kernel does not list them.
 fn children() -> impl Iterator<Item = Pid> {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();

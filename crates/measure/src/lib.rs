@@ -22,7 +22,7 @@ pub mod cells;
 pub mod chart;
 pub mod child;
 pub mod context;
-mod escaped;
+pub mod escaped;
 pub mod export;
 pub mod failure;
 pub mod goal;

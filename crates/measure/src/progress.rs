@@ -89,7 +89,8 @@ impl Progress {
         self.last_line = Some(Instant::now());
         let total = self.total;
         let Some(what) = self.what else {
-            return complain(&format!("{done} s elapsed, at most {} s left", total - done));
+            let left = total.saturating_sub(done);
+            return complain(&format!("{done} s elapsed, at most {left} s left"));
         };
         let elapsed = self.started.elapsed().as_secs_f64();
         let left = elapsed / done.max(1) as f64 * (total - done) as f64;
@@ -104,5 +105,18 @@ impl Progress {
     /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_beyond_the_budget_is_no_error() {
+        let mut progress = Progress::within(6, false);
+        progress.line(9);
+        progress.at(9);
+        assert_eq!(progress.bar.position(), 9);
     }
 }

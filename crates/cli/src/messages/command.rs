@@ -106,6 +106,16 @@ pub(crate) fn statistics_empty(file: &Path) -> String {
     format!("{file} is empty: a signal, `_exit` or `exec` ended the program, or the write failed")
 }
 
+/// `other` is a record that a child process wrote.
+pub(crate) fn statistics_in_other_file(file: &Path, other: &Path) -> String {
+    let other = other.display();
+    format!(
+        "{} is empty, but the program's child processes wrote records; read the largest:\n  \
+         unconvoy stats {other}",
+        file.display()
+    )
+}
+
 pub(crate) fn statistics_cut_off(file: &Path) -> String {
     format!("{} is cut off: the program may have been killed while writing it", file.display())
 }
@@ -185,6 +195,13 @@ pub(crate) fn option_of_own_locks(option: &str) -> String {
     format!("{option} is for unconvoy's own locks: omit --lock libc")
 }
 
+/// `loads` are the load managers that the option serves.
+pub(crate) fn option_of_load_manager(option: &str, loads: &[&str], load: &str) -> String {
+    let all: Vec<String> = loads.iter().map(|name| format!("`--load {name}`")).collect();
+    let all = all.join(" and ");
+    format!("{option} is for {all}, not for `{load}`: omit it, or set --load")
+}
+
 #[cfg(test)]
 pub(crate) fn samples() -> Vec<String> {
     let file = Path::new("locks.json");
@@ -215,9 +232,11 @@ pub(crate) fn samples() -> Vec<String> {
         cannot_write_to_file("Permission denied"),
         cannot_read(file),
         option_of_own_locks("--load"),
+        option_of_load_manager("--sleep-timeout", &["control", "published"], "malthus"),
         negative_value("-5"),
         run_program("./server"),
         statistics_empty(file),
+        statistics_in_other_file(file, Path::new("locks.json.17679")),
         statistics_cut_off(file),
         statistics_of_other_format(file, "unconvoy-stats-2", schema),
         not_statistics(file, "it is not JSON"),

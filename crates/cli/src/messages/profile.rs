@@ -26,6 +26,21 @@ pub(crate) fn output_rejected(option: &str, file: &Path, why: impl Display) -> S
     format!("{option} {}: {why}", file.display())
 }
 
+/// `file` is the process's profile so far, if that is kept.
+pub(crate) fn left_process(pid: u32, file: Option<&Path>) -> String {
+    let text = format!(
+        "warning: the program left a process behind: run it in the foreground, or profile the \
+         process:\n  unconvoy profile --pid {pid}"
+    );
+    match file {
+        None => text,
+        Some(file) => {
+            let file = file.display();
+            format!("{text}\n  unconvoy profile --read {file} shows its profile so far")
+        }
+    }
+}
+
 pub(crate) fn load_without_lock() -> &'static str {
     "--load needs --lock: libc's locks have no load manager"
 }
@@ -54,6 +69,7 @@ pub(crate) fn samples() -> Vec<String> {
         no_profile(program, "it is a Go program, and Go's runtime has locks of its own"),
         no_profile_written(program),
         output_rejected("--json", file, "it is a directory: name a file in it"),
+        left_process(17_679, Some(Path::new("locks.profile.17679"))),
         load_without_lock().into(),
         wrong_interval().into(),
         wrong_bound().into(),

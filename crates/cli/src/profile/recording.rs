@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use unconvoy::catalogue::environment;
 use unconvoy::primitive::{Clock as _, Native};
 use unconvoy_measure::child::{Outcome, Running, describe};
+use unconvoy_measure::escaped::Adopted;
 use unconvoy_measure::interrupt::Interrupts;
 use unconvoy_measure::output::complain;
 use unconvoy_measure::parts;
@@ -101,12 +102,15 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
         .then(|| Pruner::start(file.clone(), most, lister(&file), waited_ns))
         .transpose()?;
     let (mut observer, mut process) = (None, 0);
+    let adopted = Adopted::begin();
     let ended = child::run_observed(&mut command, None, &interrupts, |pid| {
         process = pid;
         observer = Observer::start(pid);
     })
     .map_err(|error| Refusal::not_started(program, &error))?;
     let end_ns = Native::now();
+    // After an interrupt, processes may still be ending.
+    let left = if ended.why.is_none() { adopted.running() } else { Vec::new() };
     let observed = observer.map(Observer::finish);
     if let Some(continuous) = continuous {
         continuous.finish();
@@ -114,6 +118,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
     if let Some(pruner) = pruner {
         pruner.finish();
     }
+    complain_of_daemon(&left, args.output.as_deref());
     let mut found = recorded_since(&file, begin_unix_ns)?;
     if found.is_empty() {
         let path = executable::resolve(program).unwrap_or_else(|| program.into());
@@ -134,6 +139,20 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<Recording> {
     let (_, mut main) = found.remove(0);
     main.is_indirect = is_indirect(&main, program);
     Ok(Recording { ended, main, others: found, is_kept: args.output.is_some() })
+}
+
+/// Complains of the processes that the program left behind, whose profiles go on without this
+/// command. Names one, if possible one with a profile beside the kept `output`.
+fn complain_of_daemon(left: &[u32], output: Option<&Path>) {
+    let profile = |pid: &u32| {
+        let mut name = output?.as_os_str().to_os_string();
+        name.push(format!(".{pid}"));
+        Some(PathBuf::from(name)).filter(|file| file.exists())
+    };
+    let with_profile = left.iter().find_map(|pid| Some((*pid, Some(profile(pid)?))));
+    if let Some((pid, file)) = with_profile.or(left.first().map(|pid| (*pid, None))) {
+        complain(&messages::left_process(pid, file.as_deref()));
+    }
 }
 
 /// Chooses the file to record into; returns it with its folder if that is temporary.
@@ -236,7 +255,7 @@ pub fn run_silently(
 /// than they wait for their locks.
 fn recorded_since(file: &Path, begin_unix_ns: u64) -> anyhow::Result<Vec<(PathBuf, Recorded)>> {
     let mut found = Vec::new();
-    for path in files_of(file)? {
+    for path in output_file::of_processes(file)? {
         // A process that was killed at its start leaves an incomplete file.
         if let Ok(recorded) = read(&path)
             && recorded.begin_unix_ns >= begin_unix_ns
@@ -271,27 +290,7 @@ fn waited_ns(file: &Path) -> [u64; 2] {
 
 fn lister(file: &Path) -> impl Fn() -> Vec<PathBuf> + Send + use<> {
     let file = file.to_path_buf();
-    move || files_of(&file).unwrap_or_default()
-}
-
-/// The files of a run: FILE and FILE.PID.
-fn files_of(file: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let is_ours = |other: &OsStr| {
-        let other = other.to_string_lossy();
-        other.strip_prefix(&name).is_some_and(|rest| {
-            rest.is_empty() || rest.strip_prefix('.').is_some_and(|pid| pid.parse::<u32>().is_ok())
-        })
-    };
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(|| cannot_read(folder))? {
-        let entry = entry.with_context(|| cannot_read(folder))?;
-        if is_ours(&entry.file_name()) {
-            found.push(entry.path());
-        }
-    }
-    Ok(found)
+    move || output_file::of_processes(&file).unwrap_or_default()
 }
 
 impl Recording {

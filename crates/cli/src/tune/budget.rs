@@ -7,7 +7,7 @@ use unconvoy_measure::sequential::Interval;
 
 use super::candidates::Stage;
 use super::race::WORTH;
-use super::record::Record;
+use super::record::{Record, Run};
 use crate::messages::search as messages;
 
 /// Part of the time after the profile for the confirmation.
@@ -41,10 +41,11 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The time that is left. `tries_locks`: single locks are tried, too.
-    pub fn new(record: &Record, elapsed_s: f64, tries_locks: bool) -> Self {
+    /// The time that is left. `overhead_s` is that of a run; `tries_locks`: single locks are tried,
+    /// too.
+    pub fn new(record: &Record, elapsed_s: f64, overhead_s: f64, tries_locks: bool) -> Self {
         let first = record.round(Stage::First, 1);
-        let run_s = first.map(|run| run.wall_s + OVERHEAD).sum();
+        let run_s = first.map(|run| run.wall_s + overhead_s).sum();
         let process = if tries_locks { PROCESS } else { 1.0 };
         let counts = record.plan.threads.len();
         Budget { from_s: elapsed_s, until_s: record.plan.budget_s, run_s, counts, process }
@@ -52,6 +53,11 @@ impl Budget {
 
     fn trials(&self) -> f64 {
         (self.until_s - self.from_s) * (1.0 - CONFIRMATION)
+    }
+
+    /// Whether the confirmation ends before this round, which takes `round_s`.
+    pub fn ends_before(&self, round: usize, elapsed_s: f64, round_s: f64) -> bool {
+        round as f64 > FEWEST && elapsed_s + round_s > self.until_s
     }
 
     /// The end of the budget.
@@ -113,8 +119,30 @@ impl Budget {
     }
 }
 
-/// Time of a run besides the program's own: the start, and the measurement of the machine.
-const OVERHEAD: f64 = 0.02;
+/// Overhead of a run before one was measured, in seconds.
+pub const ASSUMED_OVERHEAD: f64 = 0.02;
+
+/// Time of runs besides the program's own: the start, the measurement of the machine, and the
+/// writing of the record.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Overhead {
+    seconds: f64,
+    runs: usize,
+}
+
+impl Overhead {
+    /// Adds `runs`, which took `elapsed_s` together.
+    pub fn add(&mut self, elapsed_s: f64, runs: &[Run]) {
+        let walls: f64 = runs.iter().map(|run| run.wall_s).sum();
+        self.seconds += (elapsed_s - walls).max(0.0);
+        self.runs += runs.len();
+    }
+
+    /// The mean overhead of a run, in seconds.
+    pub fn of_run(&self) -> f64 {
+        if self.runs == 0 { ASSUMED_OVERHEAD } else { self.seconds / self.runs as f64 }
+    }
+}
 
 /// The longest time for the profile.
 pub fn profile(record: &Record, elapsed_s: f64) -> Duration {
@@ -123,14 +151,15 @@ pub fn profile(record: &Record, elapsed_s: f64) -> Duration {
     Duration::from_secs_f64((longest * 1.5 + 1.0).min(tenth).max(1.0))
 }
 
-/// How long one round of a candidate probably takes: its mean time, or else libc's.
-pub fn round_seconds(record: &Record, candidate: usize) -> f64 {
+/// How long one round of a candidate probably takes: its mean time, or else libc's. `overhead_s` is
+/// that of a run.
+pub fn round_seconds(record: &Record, candidate: usize, overhead_s: f64) -> f64 {
     let of = |wanted: usize| {
         let walls: Vec<f64> = record
             .runs
             .iter()
             .filter(|run| run.candidate == wanted)
-            .map(|run| run.wall_s + OVERHEAD)
+            .map(|run| run.wall_s + overhead_s)
             .collect();
         (!walls.is_empty()).then(|| walls.iter().sum::<f64>() / walls.len() as f64)
     };
@@ -180,6 +209,32 @@ mod tests {
         for until in [budget.process_until(), budget.locks_until(), budget.combination_until()] {
             assert!(until <= budget.until() - 9.0 * 20.0, "{until}");
         }
+    }
+
+    /// Short runs took up to three times the budget.
+    #[test]
+    fn overhead_is_that_of_the_runs_so_far() {
+        let mut overhead = Overhead::default();
+        assert_eq!(overhead.of_run(), ASSUMED_OVERHEAD);
+        let run = |wall_s| Run {
+            stage: Stage::Process,
+            round: 1,
+            candidate: 0,
+            threads: None,
+            metric: 1.0,
+            wall_s,
+            transfer_ns: None,
+        };
+        overhead.add(2.0, &[run(0.5), run(0.5)]);
+        overhead.add(0.5, &[run(0.5), run(0.5)]);
+        assert_eq!(overhead.of_run(), 0.25);
+    }
+
+    #[test]
+    fn confirmation_ends_with_the_budget_after_its_fewest_rounds() {
+        let budget = budget(1.0);
+        assert!(budget.ends_before(4, 299.0, 2.0) && !budget.ends_before(4, 299.0, 0.5));
+        assert!(!budget.ends_before(3, 400.0, 2.0));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use unconvoy_measure::output::with_suffix;
 use unconvoy_measure::resume::quoted;
 use unconvoy_measure::sequential::centre;
 
-use super::budget::round_seconds;
+use super::budget::{ASSUMED_OVERHEAD, round_seconds};
 use super::candidates::{Candidate, DEFAULT, LIBC, Stage};
 use super::record::Record;
 use super::verdict::{Comparison, Verdict};
@@ -93,7 +93,7 @@ pub fn remark_on_noise(record: &mut Record) -> bool {
     }
     let rounds = open.rounds_for_worth;
     let members = if open.candidate > DEFAULT { 3 } else { 2 };
-    let time = round_seconds(record, LIBC) * (rounds * members) as f64;
+    let time = round_seconds(record, LIBC, ASSUMED_OVERHEAD) * (rounds * members) as f64;
     let is_decided = verdict.recommended != LIBC;
     let half = 100.0 * ((open.whole.high / open.whole.low).sqrt() - 1.0);
     if record.complete {

@@ -23,6 +23,7 @@ impl Session<'_> {
         }
         let libc = Configuration::parse("libc").expect("a known configuration");
         self.configurations.insert(LIBC, libc);
+        let begin_s = self.elapsed();
         let mut runs = Vec::new();
         for threads in self.record.plan.threads.clone() {
             let left = (self.record.plan.budget_s - self.elapsed()).max(1.0);
@@ -36,6 +37,7 @@ impl Session<'_> {
                 end => self.failed("the first run", LIBC, threads, end),
             })?);
         }
+        self.overhead.add(self.elapsed() - begin_s, &runs);
         self.record.runs = runs;
         Ok(())
     }

@@ -18,6 +18,7 @@ use unconvoy_measure::parts;
 use unconvoy_measure::progress::Progress;
 use unconvoy_measure::resume::quoted;
 
+use super::budget::Overhead;
 use super::candidates::LIBC;
 use super::options::TuneArgs;
 use super::record::{Plan, Record};
@@ -92,6 +93,7 @@ pub fn search(args: &TuneArgs) -> anyhow::Result<u8> {
         progress: Progress::within(budget, quiet),
         started: Instant::now(),
         configurations: BTreeMap::new(),
+        overhead: Overhead::default(),
     };
     let ended = session.search();
     session.progress.finish();

@@ -11,7 +11,7 @@ use unconvoy_measure::export::Destination;
 use unconvoy_measure::progress::Progress;
 use unconvoy_measure::sequential::{Interval, centre};
 
-use super::budget::{self, Budget};
+use super::budget::{self, Budget, Overhead};
 use super::candidates::{self, DEFAULT, Facts, LIBC, Stage};
 use super::race::WORTH;
 use super::record::{Record, Run, Withdrawn, simple};
@@ -53,6 +53,7 @@ pub struct Session<'a> {
     pub before_s: f64,
     /// By candidate.
     pub configurations: BTreeMap<usize, Configuration>,
+    pub overhead: Overhead,
 }
 
 impl Session<'_> {
@@ -65,7 +66,8 @@ impl Session<'_> {
         self.first()?;
         self.profile()?;
         let costs = self.record.costs.clone().unwrap_or_default();
-        let budget = Budget::new(&self.record, self.elapsed(), candidates::has_locks(&costs));
+        let (overhead_s, has_locks) = (self.overhead.of_run(), candidates::has_locks(&costs));
+        let budget = Budget::new(&self.record, self.elapsed(), overhead_s, has_locks);
         if let Some(best) = self.record.confirmed {
             return self.confirm(best, &budget); // of an interrupted search
         }
@@ -221,6 +223,7 @@ impl Session<'_> {
             .collect();
         let seed = self.record.plan.seed + ((stage as u64) << 32) + round as u64;
         fastrand::Rng::with_seed(seed).shuffle(&mut cells);
+        let begin_s = self.elapsed();
         let (mut runs, mut withdrawn): (Vec<Run>, Vec<Withdrawn>) = (Vec::new(), Vec::new());
         for (candidate, threads) in cells {
             if withdrawn.iter().any(|it| it.candidate == candidate) {
@@ -255,10 +258,14 @@ impl Session<'_> {
                 }
             }
         }
-        self.record.runs.extend(runs);
+        let is_whole = withdrawn.is_empty(); // else it has runs whose time is unknown
+        self.record.runs.extend(runs.iter().cloned());
         self.record.withdrawn.extend(withdrawn);
         self.record.elapsed_s = self.elapsed();
         self.state.keep(&self.record);
+        if is_whole {
+            self.overhead.add(self.elapsed() - begin_s, &runs);
+        }
         self.progress.now_and_then(self.done());
         Ok(())
     }
@@ -283,6 +290,11 @@ impl Session<'_> {
             let mut rest = members.clone();
             rest.retain(|&index| self.record.lost().all(|it| it.candidate != index));
             if rest.len() < 2 || ended.is_err() {
+                break;
+            }
+            // A resumed confirmation gains at least one round.
+            let seconds = self.round_seconds(rest.iter().copied());
+            if round > done + 1 && budget.ends_before(round, self.elapsed(), seconds) {
                 break;
             }
             ended = self.round(Stage::Confirmation, round, &rest);
@@ -346,7 +358,8 @@ impl Session<'_> {
 
     /// How long a round of these candidates probably takes.
     fn round_seconds(&self, running: impl Iterator<Item = usize>) -> f64 {
-        running.map(|candidate| budget::round_seconds(&self.record, candidate)).sum()
+        let overhead_s = self.overhead.of_run();
+        running.map(|candidate| budget::round_seconds(&self.record, candidate, overhead_s)).sum()
     }
 
     /// The time after which a run is hopeless.
@@ -365,9 +378,9 @@ impl Session<'_> {
         }
     }
 
-    /// Seconds of the budget that are over.
+    /// Whole seconds since the start. Runs that had begun can exceed the budget.
     fn done(&self) -> u64 {
-        self.elapsed().min(self.record.plan.budget_s) as u64
+        self.elapsed() as u64
     }
 
     pub(super) fn show(&self, what: &str) {
