@@ -20,6 +20,7 @@ mod inspect;
 mod kinds;
 mod listing;
 mod live_thread;
+mod lock_table;
 mod members;
 mod messages;
 mod names;

@@ -5,20 +5,48 @@ use console::Term;
 /// Width of a report, and the greatest of a help text.
 pub const COLUMNS: usize = 100;
 
+/// Least width of a report: that of its tables.
+const LEAST: usize = 80;
+
 /// Width of a help text: that of the terminal, or else the one that `COLUMNS` names.
 pub fn columns_of_help() -> usize {
-    let size = || Term::stdout().size_checked().or_else(|| Term::stderr().size_checked());
+    let size = || columns_of(&Term::stdout()).or_else(|| columns_of(&Term::stderr()));
     let named = || std::env::var("COLUMNS").ok()?.parse().ok();
-    let columns = size().map(|(_, columns)| usize::from(columns)).or_else(named);
-    columns.unwrap_or(COLUMNS).min(COLUMNS)
+    size().or_else(named).unwrap_or(COLUMNS).min(COLUMNS)
 }
 
-/// Breaks a paragraph into lines.
-pub fn wrapped(text: &str) -> String {
-    commented("", text)
+/// Width of a report on standard output.
+pub fn columns_of_report() -> usize {
+    columns_of_output().unwrap_or(COLUMNS).clamp(LEAST, COLUMNS)
 }
 
-/// As [`wrapped`]; each line begins with `start`.
+/// Width of the terminal of standard output; `None` if that is no terminal.
+pub fn columns_of_output() -> Option<usize> {
+    columns_of(&Term::stdout())
+}
+
+fn columns_of(terminal: &Term) -> Option<usize> {
+    terminal.size_checked().map(|(_, columns)| usize::from(columns))
+}
+
+/// Shortens a text in its middle, where paths and template arguments say least.
+pub fn cut(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_string();
+    }
+    let (head, tail) = (width / 2 - 1, width - width / 2 - 2);
+    let first: String = text.chars().take(head).collect();
+    let last: String = text.chars().skip(length - tail).collect();
+    format!("{first}...{last}")
+}
+
+/// Breaks a paragraph into lines of at most `columns`.
+pub fn wrapped(text: &str, columns: usize) -> String {
+    filled("", text, columns)
+}
+
+/// Breaks a paragraph into lines for a file, each of which begins with `start`.
 pub fn commented(start: &str, text: &str) -> String {
     filled(start, text, COLUMNS)
 }
@@ -56,11 +84,19 @@ mod tests {
 
     #[test]
     fn wrapped_breaks_between_words() {
-        let text = wrapped(&"word ".repeat(50));
+        let text = wrapped(&"word ".repeat(50), COLUMNS);
         assert!(text.lines().all(|line| line.len() <= COLUMNS && !line.ends_with(' ')));
         assert_eq!(text.split_whitespace().count(), 50);
         let text = commented("# ", &"word ".repeat(50));
         assert!(text.lines().all(|line| line.starts_with("# word") && line.len() <= COLUMNS));
+    }
+
+    #[test]
+    fn cut_keeps_both_ends() {
+        assert_eq!(cut("short", 10), "short");
+        let cut = cut("std::map<std::string, std::vector<int>>::find (map.h:12)", 30);
+        assert_eq!(cut.chars().count(), 30);
+        assert!(cut.starts_with("std::map<") && cut.ends_with("(map.h:12)"), "{cut}");
     }
 
     #[test]

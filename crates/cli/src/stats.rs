@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueHint};
-use comfy_table::{CellAlignment, Table, presets};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use unconvoy_measure::arguments::counted;
@@ -14,10 +13,12 @@ use unconvoy_measure::chart::quantity;
 use unconvoy_measure::input;
 
 use crate::images::{Images, Mapping};
+use crate::lock_table;
 use crate::members::LockType;
 use crate::messages::command as messages;
 use crate::names::{FIRST_TAKEN, Names};
 use crate::output_file;
+use crate::paragraph::columns_of_output;
 
 /// `unconvoy stats`.
 #[derive(Debug, Args)]
@@ -236,13 +237,13 @@ fn hexadecimal<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).map_err(D::Error::custom)
 }
 
-/// Reads `file` and renders its `top` locks by time waited.
+/// Reads `file` and renders its `top` locks by time waited, for standard output.
 ///
 /// # Errors
 ///
 /// As [`read`].
 pub fn table(file: &Path, top: usize) -> anyhow::Result<String> {
-    Ok(render(read(file)?, top))
+    Ok(render(read(file)?, top, columns_of_output()))
 }
 
 /// Reads a record.
@@ -270,15 +271,15 @@ pub fn read(file: &Path) -> anyhow::Result<Record> {
     serde_json::from_value(value).with_context(|| messages::statistics_incomplete(file, SCHEMA))
 }
 
-/// The largest record that child processes wrote: FILE.PID beside an empty FILE. A shell that starts
-/// the program, or the launcher of a daemon, often leaves FILE empty.
+/// The largest record that child processes wrote: FILE.PID beside an empty FILE. A shell that
+/// starts the program, or the launcher of a daemon, often leaves FILE empty.
 fn largest_of_children(file: &Path) -> Option<PathBuf> {
     let all = output_file::of_processes(file).ok()?.into_iter();
     let sizes = all.filter_map(|path| Some((path.metadata().ok()?.len(), path)));
     sizes.filter(|&(size, _)| size > 0).max().map(|(_, path)| path)
 }
 
-fn render(mut record: Record, top: usize) -> String {
+fn render(mut record: Record, top: usize, columns: Option<usize>) -> String {
     let nanoseconds = |ns: u64| quantity::seconds(ns as f64 * 1e-9);
     let Controller { starts, ticks, cpu_ns, sensor, runnable, most_runnable, capacity } =
         record.controller;
@@ -324,25 +325,10 @@ fn render(mut record: Record, top: usize) -> String {
         return text;
     }
     record.locks.sort_by_key(|lock| Reverse(lock.wait_ns));
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED).set_header([
-        "lock",
-        "kind",
-        "taken",
-        "contended",
-        "waited",
-        "longest",
-        "held",
-        "slept",
-        "where",
-    ]);
-    for column in table.column_iter_mut().skip(2).take(6) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
     let names = Offsets::new(&record.locks);
-    for lock in record.locks.iter().take(top) {
+    let rows = record.locks.iter().take(top).map(|lock| {
         let share = 100.0 * lock.contended as f64 / lock.acquisitions.max(1) as f64;
-        table.add_row([
+        let counts = [
             lock.address.clone(),
             lock.kind.clone(),
             lock.acquisitions.to_string(),
@@ -351,10 +337,10 @@ fn render(mut record: Record, top: usize) -> String {
             nanoseconds(lock.max_wait_ns),
             nanoseconds(lock.hold_ns),
             lock.slept.to_string(),
-            names.name(lock),
-        ]);
-    }
-    text.push_str(&format!("{table}\n"));
+        ];
+        (counts, names.name(lock))
+    });
+    text.push_str(&lock_table::render(&rows.collect::<Vec<_>>(), columns));
     let hidden = record.locks.len().saturating_sub(top);
     if hidden > 0 {
         let locks = counted(hidden as u64, "more lock");
@@ -379,7 +365,7 @@ mod tests {
                 "locks": [{}, {}]}"#,
         )
         .unwrap();
-        let text = render(record, 1);
+        let text = render(record, 1, None);
         assert!(text.contains(" on 1 processor\ncontroller: 1 start, 1 tick, "), "{text}");
         assert!(
             text.contains("1 more lock not shown") && text.contains("1 more lock not recorded")

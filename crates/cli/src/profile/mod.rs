@@ -43,6 +43,7 @@ use crate::child::Why;
 use crate::messages::predict::cannot_write;
 use crate::messages::profile as messages;
 use crate::output_file::{distinct, writable, writable_by_library};
+use crate::paragraph::{COLUMNS, columns_of_report};
 use crate::refusal::Refusal;
 
 use kernel::Whose;
@@ -226,7 +227,8 @@ fn present(args: &ProfileArgs, report: &Report) -> anyhow::Result<u8> {
             write(path, exporter(report));
         }
     }
-    let text = text::render(report, args.by, args.top);
+    let columns = if args.text.is_some() { COLUMNS } else { columns_of_report() };
+    let text = text::render(report, args.by, args.top, columns);
     match &args.text {
         Some(path) => write(path, Ok(text.into_bytes())),
         None => print(&text)?,

@@ -1,4 +1,4 @@
-//! The report for a terminal of 100 columns.
+//! The report for a terminal of 80 to 100 columns.
 
 use unconvoy_measure::chart::quantity;
 
@@ -8,7 +8,7 @@ use super::report::Report;
 use super::rows::{Place, Row};
 use crate::advice::finding::Advice;
 use crate::advice::text as sentences;
-use crate::paragraph::{COLUMNS, wrapped};
+use crate::paragraph::{cut, wrapped};
 
 /// Number of waiting places listed below a lock.
 const WAITERS: usize = 2;
@@ -21,29 +21,19 @@ fn optional(ns: Option<u64>) -> String {
     ns.map_or_else(|| "-".to_string(), time)
 }
 
-/// Shortens a text in its middle, where paths and template arguments say least.
-fn cut(text: &str, width: usize) -> String {
-    let length = text.chars().count();
-    if length <= width {
-        return text.to_string();
-    }
-    let (head, tail) = (width / 2 - 1, width - width / 2 - 2);
-    let first: String = text.chars().take(head).collect();
-    let last: String = text.chars().skip(length - tail).collect();
-    format!("{first}...{last}")
+fn fit(line: &str, columns: usize) -> String {
+    format!("{}\n", line.trim_end().chars().take(columns).collect::<String>())
 }
 
-fn fit(line: &str) -> String {
-    format!("{}\n", line.trim_end().chars().take(COLUMNS).collect::<String>())
-}
-
-/// Renders the report, with up to `top` rows in each table.
-pub fn render(report: &Report, by: By, top: usize) -> String {
-    let mut text = wrapped(&heading(report));
+/// Renders the report in lines of at most `columns`, with up to `top` rows in each table.
+pub fn render(report: &Report, by: By, top: usize, columns: usize) -> String {
+    let mut text = wrapped(&heading(report), columns);
     match by {
-        By::Class => text += &locks(&report.classes, top),
-        By::Lock => text += &locks(&report.locks, top),
-        By::Waiter => text += &places("time waited", "waiting place", &report.waiters, top),
+        By::Class => text += &locks(&report.classes, top, columns),
+        By::Lock => text += &locks(&report.locks, top, columns),
+        By::Waiter => {
+            text += &places("time waited", "waiting place", &report.waiters, top, columns)
+        }
         By::Holder if report.holders.is_empty() => text += "\nNo holding place is known.\n",
         By::Caller if report.callers.is_empty() => {
             text += "\nNo system call is known: only profiles of --kernel have them.\n";
@@ -51,20 +41,20 @@ pub fn render(report: &Report, by: By, top: usize) -> String {
         By::Holder | By::Caller => {}
     }
     if !report.callers.is_empty() {
-        text += &places("time waited", "system call and task", &report.callers, top);
+        text += &places("time waited", "system call and task", &report.callers, top, columns);
     }
     if !report.holders.is_empty() {
-        text += &places("waiting caused", "holding place", &report.holders, top);
+        text += &places("waiting caused", "holding place", &report.holders, top, columns);
     }
-    text += &signals(&report.classes, top);
+    text += &signals(&report.classes, top, columns);
     for line in &report.remarks {
-        text += &format!("\n{}", wrapped(line));
+        text += &format!("\n{}", wrapped(line, columns));
     }
-    text + &advice(&report.advice)
+    text + &advice(&report.advice, columns)
 }
 
 /// The advice, with the strategy that follows from it.
-pub fn advice(all: &[Advice]) -> String {
+pub fn advice(all: &[Advice], columns: usize) -> String {
     if all.is_empty() {
         return String::new();
     }
@@ -72,7 +62,7 @@ pub fn advice(all: &[Advice]) -> String {
     for (number, advice) in all.iter().enumerate() {
         for (index, paragraph) in sentences::paragraphs(advice).iter().enumerate() {
             let start = if index == 0 { format!("{}. ", number + 1) } else { String::new() };
-            text += &wrapped(&format!("{start}{paragraph}"));
+            text += &wrapped(&format!("{start}{paragraph}"), columns);
         }
     }
     match sentences::strategy(all) {
@@ -115,34 +105,41 @@ pub fn heading(report: &Report) -> String {
     )
 }
 
-fn locks(rows: &[Row], top: usize) -> String {
+fn locks(rows: &[Row], top: usize, columns: usize) -> String {
     let rows: Vec<&Row> = rows.iter().filter(|row| !row.is_cond()).collect();
     if rows.is_empty() {
         return String::new();
     }
-    let mut text = fit(&format!(
-        "\nlock\n{:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "waited", "share", "waits", "longest", "wait p50", "p99", "hold p50", "p99"
-    ));
+    let mut text = String::from("\nlock\n");
+    text += &fit(
+        &format!(
+            "{:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "waited", "share", "waits", "longest", "wait p50", "p99", "hold p50", "p99"
+        ),
+        columns,
+    );
     for row in rows.iter().take(top) {
         let count = if row.locks > 1 { format!("{} x ", row.locks) } else { String::new() };
-        text += &format!("{}\n", cut(&format!("{count}{}", row.name), COLUMNS));
-        text += &fit(&format!(
-            "{:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
-            time(row.waited_ns),
-            percent(row.share),
-            row.waits,
-            time(row.longest_ns),
-            optional(row.wait.p50_ns),
-            optional(row.wait.p99_ns),
-            optional(row.hold.p50_ns),
-            optional(row.hold.p99_ns),
-        ));
+        text += &format!("{}\n", cut(&format!("{count}{}", row.name), columns));
+        text += &fit(
+            &format!(
+                "{:>9} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+                time(row.waited_ns),
+                percent(row.share),
+                row.waits,
+                time(row.longest_ns),
+                optional(row.wait.p50_ns),
+                optional(row.wait.p99_ns),
+                optional(row.hold.p50_ns),
+                optional(row.hold.p99_ns),
+            ),
+            columns,
+        );
         for place in row.waiters.iter().take(WAITERS) {
-            text += &place_line("waits in", place);
+            text += &place_line("waits in", place, columns);
         }
         for place in row.holders.iter().take(1) {
-            text += &place_line("held by", place);
+            text += &place_line("held by", place, columns);
         }
     }
     text + &hidden(rows.len(), top)
@@ -159,57 +156,56 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 
-fn place_line(what: &str, place: &Place) -> String {
-    fit(&format!("{:>14}  {what:<8}  {}", percent(place.share), cut(&place.place, COLUMNS - 28)))
+fn place_line(what: &str, place: &Place, columns: usize) -> String {
+    fit(
+        &format!("{:>14}  {what:<8}  {}", percent(place.share), cut(&place.place, columns - 28)),
+        columns,
+    )
 }
 
-fn places(title: &str, what: &str, places: &[Place], top: usize) -> String {
-    let mut text = fit(&format!("{title:>14} {:>6}  {what}", "share"));
+fn places(title: &str, what: &str, places: &[Place], top: usize, columns: usize) -> String {
+    let mut text = fit(&format!("{title:>14} {:>6}  {what}", "share"), columns);
     text.insert(0, '\n');
     for place in places.iter().take(top) {
-        text += &fit(&format!(
-            "{:>14} {:>6}  {}",
-            time(place.ns),
-            percent(place.share),
-            cut(&place.place, COLUMNS - 23)
-        ));
+        text += &fit(
+            &format!(
+                "{:>14} {:>6}  {}",
+                time(place.ns),
+                percent(place.share),
+                cut(&place.place, columns - 23)
+            ),
+            columns,
+        );
     }
     text + &hidden(places.len(), top)
 }
 
 /// The table of condition variables. Waiting for a signal is not contention.
-fn signals(rows: &[Row], top: usize) -> String {
+fn signals(rows: &[Row], top: usize, columns: usize) -> String {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.is_cond()).collect();
     if rows.is_empty() {
         return String::new();
     }
     let mut text = String::from("\n");
-    text += &fit(&format!(
-        "{:>14} {:>9} {:>8} {:>8}  waits for a signal (not contention)",
-        "waited", "waits", "p50", "p99"
-    ));
+    text += &fit(
+        &format!(
+            "{:>14} {:>9} {:>8} {:>8}  waits for a signal (not contention)",
+            "waited", "waits", "p50", "p99"
+        ),
+        columns,
+    );
     for row in rows.iter().take(top) {
-        text += &fit(&format!(
-            "{:>14} {:>9} {:>8} {:>8}  {}",
-            time(row.waited_ns),
-            row.waits,
-            optional(row.wait.p50_ns),
-            optional(row.wait.p99_ns),
-            cut(&row.name, COLUMNS - 44),
-        ));
+        text += &fit(
+            &format!(
+                "{:>14} {:>9} {:>8} {:>8}  {}",
+                time(row.waited_ns),
+                row.waits,
+                optional(row.wait.p50_ns),
+                optional(row.wait.p99_ns),
+                cut(&row.name, columns - 44),
+            ),
+            columns,
+        );
     }
     text + &hidden(rows.len(), top)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cut_keeps_both_ends() {
-        assert_eq!(cut("short", 10), "short");
-        let cut = cut("std::map<std::string, std::vector<int>>::find (map.h:12)", 30);
-        assert_eq!(cut.chars().count(), 30);
-        assert!(cut.starts_with("std::map<") && cut.ends_with("(map.h:12)"), "{cut}");
-    }
 }

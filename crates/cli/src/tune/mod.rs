@@ -27,7 +27,7 @@ use unconvoy_measure::output::{print_all, replace};
 
 use crate::messages::predict::cannot_write;
 use crate::messages::tune as messages;
-use crate::paragraph::wrapped;
+use crate::paragraph::{columns_of_report, wrapped};
 use crate::profile;
 use crate::refusal::Refusal;
 use anyhow::Context as _;
@@ -52,10 +52,11 @@ pub fn tune(args: &TuneArgs) -> anyhow::Result<u8> {
     }
     let mut programs = Vec::new();
     let mut text = String::new();
+    let columns = columns_of_report();
     for file in profiles {
         let report = profile::report_of(file, &predictions)?;
         let heading = profile::text::heading(&report);
-        text += &(wrapped(&heading) + &profile::text::advice(&report.advice));
+        text += &(wrapped(&heading, columns) + &profile::text::advice(&report.advice, columns));
         programs
             .push(json!({ "profile": file, "program": report.program, "advice": report.advice }));
     }
