@@ -262,8 +262,8 @@ fn reject_options_of_own_locks(own: &[(&str, bool)]) -> Result<(), Refusal> {
 }
 
 /// Rejects options that the process's load manager does not read. A strategy can choose others for
-/// single locks. `--interval` and `--policy` are not among these options: the controller also serves
-/// threads that poll at condition variables, under every load manager.
+/// single locks. `--interval` and `--policy` are not among these options: under every load manager,
+/// the controller also serves threads that poll at condition variables.
 fn reject_options_of_other_load_managers(
     args: &RunArgs,
     environment: &Environment,

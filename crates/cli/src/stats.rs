@@ -271,8 +271,8 @@ pub fn read(file: &Path) -> anyhow::Result<Record> {
     serde_json::from_value(value).with_context(|| messages::statistics_incomplete(file, SCHEMA))
 }
 
-/// The largest record that child processes wrote: FILE.PID beside an empty FILE. A shell that starts
-/// the program, or the launcher of a daemon, often leaves FILE empty.
+/// The largest record that child processes wrote: FILE.PID beside an empty FILE. A shell that
+/// starts the program, or the launcher of a daemon, often leaves FILE empty.
 fn largest_of_children(file: &Path) -> Option<PathBuf> {
     let all = output_file::of_processes(file).ok()?.into_iter();
     let sizes = all.filter_map(|path| Some((path.metadata().ok()?.len(), path)));
