@@ -29,7 +29,7 @@ fn header_matches_capi_source() {
     let generated = String::from_utf8(generated).expect("UTF-8").replace(" # Safety\n\n", "");
     let generated: String = generated.lines().fold(String::new(), |text, line| {
         let line = match line.split_once("// ") {
-            Some((code, comment)) => format!("{}/* {comment} */", code.trim_end().to_string() + " "),
+            Some((code, comment)) => format!("{} /* {comment} */", code.trim_end()),
             None => line.to_string(),
         };
         text + &line + "\n"

@@ -72,14 +72,6 @@ macro_rules! example_of_pair {
     };
 }
 
-/// The name of a symbol of this version: two versions of the crate can be in one program.
-#[cfg(target_arch = "x86_64")]
-macro_rules! versioned {
-    ($name:literal) => {
-        concat!($name, "_", env!("CARGO_PKG_VERSION_MAJOR"), "_", env!("CARGO_PKG_VERSION_MINOR"))
-    };
-}
-
 #[cfg(all(feature = "capi", not(loom)))]
 pub mod capi;
 pub mod catalogue;

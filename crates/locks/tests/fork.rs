@@ -258,8 +258,8 @@ fn waiter_for_parents_holder_stays_out_of_other_queues() {
     });
 }
 
-/// The writer that forks, as a fork handler does, is alone in the child. A reader that looked at the
-/// lock just before the writer took it may still be counted there.
+/// The writer that forks, as a fork handler does, is alone in the child. A reader that looked at
+/// the lock just before the writer took it may still be counted there.
 #[test]
 fn try_of_a_reader_beside_the_forking_writer_leaves_no_count_in_the_child() {
     const FORKS: u32 = 100;

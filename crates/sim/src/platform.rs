@@ -23,7 +23,7 @@ const SYSTEM_CALL_NS: u64 = 50;
 /// The native limit of one `umwait` (`umwait.rs`): 10,000 cycles.
 const UMWAIT_NS: u64 = 4_000;
 
-// SAFETY: one thread runs at a time, and each access takes effect at once; the rest is the machine's.
+// SAFETY: one thread runs at a time, and each access takes effect at once.
 unsafe impl Atomics for Simulated {
     type U32 = SimulatedCell<u32>;
     type U64 = SimulatedCell<u64>;

@@ -17,8 +17,8 @@ const CONFIRMATION: f64 = 0.35;
 const PROCESS: f64 = 0.6;
 /// A trial of fewer rounds shows little.
 const ROUNDS: f64 = 4.0;
-/// Rounds of the confirmation, if time permits: a few trials may agree by chance, and a program that
-/// needs more varies too much for any comparison.
+/// Rounds of the confirmation, if time permits: a few trials may agree by chance, and a program
+/// that needs more varies too much for any comparison.
 const FRESH: [usize; 2] = [12, 1000];
 /// The confirmation measures a large difference only to this part of the difference.
 const PRECISION: f64 = 0.1;

@@ -104,8 +104,8 @@ impl<P: Primitive> RwWord<P> {
         RwWord { word: P::U32::new(0), waiting: P::U32::new(0) }
     }
 
-    /// Acquires the lock if that is possible at once. Looks first: a reader counted beside a writer,
-    /// even for a moment, stays counted in the child of a fork by that writer.
+    /// Acquires the lock if that is possible at once. Looks first: a reader counted beside a
+    /// writer, even for a moment, stays counted in the child of a fork by that writer.
     #[inline(always)]
     pub fn try_acquire(&self, share: Share) -> bool {
         match share {

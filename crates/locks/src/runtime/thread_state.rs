@@ -25,15 +25,16 @@ struct Local {
 #[cfg(target_arch = "x86_64")]
 mod local {
     use super::Local;
+    use crate::primitive::native::versioned::versioned;
 
     core::arch::global_asm!(
         ".pushsection .tbss.unconvoy_thread_state,\"awT\",@nobits",
-        concat!(".hidden ", versioned!("unconvoy_thread_state")),
-        concat!(".globl ", versioned!("unconvoy_thread_state")),
-        concat!(".type ", versioned!("unconvoy_thread_state"), ",@object"),
-        concat!(".size ", versioned!("unconvoy_thread_state"), ",{size}"),
+        versioned!(".hidden ", "unconvoy_thread_state", ""),
+        versioned!(".globl ", "unconvoy_thread_state", ""),
+        versioned!(".type ", "unconvoy_thread_state", ",@object"),
+        versioned!(".size ", "unconvoy_thread_state", ",{size}"),
         ".p2align 3",
-        concat!(versioned!("unconvoy_thread_state"), ":"),
+        versioned!("", "unconvoy_thread_state", ":"),
         ".zero {size}",
         ".popsection",
         size = const size_of::<Local>(),
@@ -46,7 +47,7 @@ mod local {
         // to.
         unsafe {
             core::arch::asm!(
-                concat!("mov {0}, qword ptr [rip + ", versioned!("unconvoy_thread_state"), "@GOTTPOFF]"),
+                versioned!("mov {0}, qword ptr [rip + ", "unconvoy_thread_state", "@GOTTPOFF]"),
                 "add {0}, qword ptr fs:[0]",
                 out(reg) address,
                 options(nostack, readonly, pure)

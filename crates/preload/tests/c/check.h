@@ -297,8 +297,8 @@ static inline long puppet_call(struct puppet *p, long (*act)(void *), void *argu
 	return puppet_result(p);
 }
 
-/* Whether the current call still blocks, after enough time to reach its wait. A thread may need some
- * time slices to begin the call. */
+/* Whether the current call still blocks, after enough time to reach its wait. A thread may need
+ * some time slices to begin the call. */
 static inline bool puppet_blocked(struct puppet *p)
 {
 	while (!atomic_load(&p->begun))

@@ -11,6 +11,8 @@ pub mod symbol;
 pub mod transaction;
 #[doc(hidden)]
 pub mod umwait;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod versioned;
 
 use core::num::NonZeroU32;
 use core::sync::atomic::{self, AtomicPtr, AtomicU32, AtomicU64, Ordering};

@@ -152,25 +152,26 @@ mod instructions {
     use core::arch::x86_64::{__cpuid, __cpuid_count};
     use core::arch::{asm, global_asm};
 
+    use super::super::versioned::versioned;
     use super::Support;
 
     // A thread's elided lock and its count, laid out with the program's own variables
     // (initial-exec): a thread unknown to the C library has no table for `__tls_get_addr` to read.
     global_asm!(
         ".pushsection .tbss.unconvoy_sections,\"awT\",@nobits",
-        concat!(".hidden ", versioned!("unconvoy_elided_lock")),
-        concat!(".globl ", versioned!("unconvoy_elided_lock")),
-        concat!(".type ", versioned!("unconvoy_elided_lock"), ",@object"),
-        concat!(".size ", versioned!("unconvoy_elided_lock"), ",8"),
+        versioned!(".hidden ", "unconvoy_elided_lock", ""),
+        versioned!(".globl ", "unconvoy_elided_lock", ""),
+        versioned!(".type ", "unconvoy_elided_lock", ",@object"),
+        versioned!(".size ", "unconvoy_elided_lock", ",8"),
         ".p2align 3",
-        concat!(versioned!("unconvoy_elided_lock"), ":"),
+        versioned!("", "unconvoy_elided_lock", ":"),
         ".zero 8",
-        concat!(".hidden ", versioned!("unconvoy_sections")),
-        concat!(".globl ", versioned!("unconvoy_sections")),
-        concat!(".type ", versioned!("unconvoy_sections"), ",@object"),
-        concat!(".size ", versioned!("unconvoy_sections"), ",4"),
+        versioned!(".hidden ", "unconvoy_sections", ""),
+        versioned!(".globl ", "unconvoy_sections", ""),
+        versioned!(".type ", "unconvoy_sections", ",@object"),
+        versioned!(".size ", "unconvoy_sections", ",4"),
         ".p2align 2",
-        concat!(versioned!("unconvoy_sections"), ":"),
+        versioned!("", "unconvoy_sections", ":"),
         ".zero 4",
         ".popsection",
     );
@@ -181,7 +182,7 @@ mod instructions {
         // SAFETY: the variable is the calling thread's, at its offset from the thread pointer.
         unsafe {
             asm!(
-                concat!("mov {offset}, qword ptr [rip + ", versioned!("unconvoy_sections"), "@GOTTPOFF]"),
+                versioned!("mov {offset}, qword ptr [rip + ", "unconvoy_sections", "@GOTTPOFF]"),
                 "mov {count:e}, dword ptr fs:[{offset}]",
                 "inc {count:e}",
                 "mov dword ptr fs:[{offset}], {count:e}",
@@ -199,7 +200,7 @@ mod instructions {
         // SAFETY: reads the calling thread's variable, at its offset from the thread pointer.
         unsafe {
             asm!(
-                concat!("mov {address}, qword ptr [rip + ", versioned!("unconvoy_elided_lock"), "@GOTTPOFF]"),
+                versioned!("mov {address}, qword ptr [rip+", "unconvoy_elided_lock", "@GOTTPOFF]"),
                 "mov {address}, qword ptr fs:[{address}]",
                 address = out(reg) address,
                 options(nostack, readonly, preserves_flags)
@@ -213,7 +214,7 @@ mod instructions {
         // SAFETY: writes the calling thread's variable, at its offset from the thread pointer.
         unsafe {
             asm!(
-                concat!("mov {offset}, qword ptr [rip + ", versioned!("unconvoy_elided_lock"), "@GOTTPOFF]"),
+                versioned!("mov {offset}, qword ptr [rip + ", "unconvoy_elided_lock", "@GOTTPOFF]"),
                 "mov qword ptr fs:[{offset}], {address}",
                 offset = out(reg) _,
                 address = in(reg) address,
