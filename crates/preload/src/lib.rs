@@ -51,6 +51,7 @@ extern "C" fn begin() {
 }
 
 fn set_up() {
+    runtime::remember_standard_error();
     real::find_all();
     init::find_all();
     credentials::find_all();

@@ -52,7 +52,7 @@ pub use readers::forget_other_readers;
 pub use sample::{WaitSample, present_sample, sample_waits};
 #[doc(hidden)]
 #[cfg(not(loom))]
-pub use stderr::{Line, without_signals};
+pub use stderr::{Line, remember_standard_error, without_signals};
 #[doc(hidden)]
 #[cfg(not(loom))]
 pub use thread_state::{

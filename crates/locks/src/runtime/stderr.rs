@@ -74,8 +74,12 @@ fn standard_error() -> BorrowedFd<'static> {
 }
 
 /// Records which file standard error is. Runs before `main`, or as the library is loaded: later, a
-/// daemon may have given its descriptor to a client.
-extern "C" fn remember_standard_error() {
+/// daemon may have given its descriptor to a client. A constructor that prints calls it first. Only
+/// the first call has an effect.
+pub extern "C" fn remember_standard_error() {
+    if INODE.load(Relaxed) != 0 {
+        return;
+    }
     let (device, inode) = fstat(standard_error()).map_or((0, NONE), |it| (it.st_dev, it.st_ino));
     DEVICE.store(device, Relaxed);
     INODE.store(inode, Relaxed);
