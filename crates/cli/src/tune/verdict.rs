@@ -351,17 +351,17 @@ mod tests {
 
     #[test]
     fn gain_of_most_runs_is_none_if_the_others_collapse() {
-        let collapsing: Vec<f64> = (0..20)
-            .map(|round: usize| if round.is_multiple_of(5) { 0.125 } else { 1.08 })
+        let collapsing: Vec<f64> = (0..90)
+            .map(|round: usize| if round.is_multiple_of(6) { 0.125 } else { 1.08 })
             .collect();
         let logs = vec![collapsing.iter().map(|ratio: &f64| ratio.ln()).collect()];
         let of = |pair| Comparison::of(pair, &logs, 0.05).unwrap();
-        assert!(of([2, LIBC]).whole.is_gain(), "the centre resists a fifth of the runs");
+        assert!(of([2, LIBC]).whole.is_gain(), "the centre resists a sixth of the runs");
         let none = comparison([DEFAULT, LIBC], &[NONE]);
-        let verdict = Verdict::of(2, 20, vec![of([2, LIBC]), of([2, DEFAULT]), none]);
+        let verdict = Verdict::of(2, 90, vec![of([2, LIBC]), of([2, DEFAULT]), none]);
         assert_eq!(verdict.recommended, LIBC);
         let text = sentence(&verdict, &[None]);
-        assert!(text.contains("in most runs, but 0.70 times on average"), "{text}");
+        assert!(text.contains("in most runs, but 0.75 times on average"), "{text}");
     }
 
     /// The default's noise hid what another candidate gained.
