@@ -237,7 +237,7 @@ unsafe impl<L: LoadManager> lock_api::RawRwLock for RawSharedLock<L> {
 
     #[inline]
     fn try_lock_shared(&self) -> Option<GuardSend> {
-        self.state.try_acquire(Share::Read).then(GuardSend::new)
+        self.lock().try_read(|| false).then(GuardSend::new)
     }
 
     #[inline]

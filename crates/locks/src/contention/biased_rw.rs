@@ -207,7 +207,8 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         }
     }
 
-    /// As [`read`](Self::read), without giving way.
+    /// As [`read`](Self::read), without giving way. Looks first: a reader counted beside a writer,
+    /// even for a moment, stays counted in the child of a fork by that writer.
     pub fn try_read(&self, may_bias: impl FnOnce() -> bool) -> bool {
         self.try_publish()
             || self.word.seems_free(Share::Read)
@@ -319,7 +320,7 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
     /// Acquires the lock as a writer if that is possible at once.
     #[inline]
     pub fn try_write(&self, drain: &Drain) -> bool {
-        self.is_drained(drain) && self.try_write_at_once()
+        self.is_drained(drain) && self.word.seems_free(Share::Write) && self.try_write_at_once()
     }
 
     /// Acquires the lock if that is possible at once, without setting the bias.

@@ -104,12 +104,10 @@ impl<P: Primitive> RwWord<P> {
         RwWord { word: P::U32::new(0), waiting: P::U32::new(0) }
     }
 
-    /// Acquires the lock if that is possible at once. Looks first: a reader counted beside a
-    /// writer, even for a moment, stays counted in the child of a fork by that writer.
+    /// Acquires the lock if that is possible at once.
     #[inline(always)]
     pub fn try_acquire(&self, share: Share) -> bool {
         match share {
-            _ if !self.seems_free(share) => false,
             Share::Write => match self.word.compare_exchange(0, WRITER, Acquire, Relaxed) {
                 Ok(_) => true,
                 Err(seen) => seen == URGENT && self.take_urgent(),
@@ -189,7 +187,8 @@ impl<P: Primitive> RwWord<P> {
     }
 
     /// Whether `try_acquire` is worth a write to the word.
-    pub(super) fn seems_free(&self, share: Share) -> bool {
+    #[inline]
+    pub(crate) fn seems_free(&self, share: Share) -> bool {
         match share {
             Share::Write => self.word.load(Relaxed) & !URGENT == 0,
             _ => self.word.load(Relaxed) & WRITER == 0,
@@ -209,7 +208,7 @@ impl<P: Primitive> RwWord<P> {
 
     /// Contends until the lock is acquired or `turn` says to leave.
     pub fn attempt(&self, share: Share, turn: &mut impl Turn) -> Outcome {
-        self.attempt_by(share, turn, || self.try_acquire(share))
+        self.attempt_by(share, turn, || self.seems_free(share) && self.try_acquire(share))
     }
 
     /// As [`attempt`](Self::attempt); `acquire` tries to acquire the lock.
