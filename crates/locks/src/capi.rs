@@ -13,7 +13,7 @@ use crate::load::control::Control;
 use crate::lock;
 use crate::parking::eventcount::Eventcount;
 use crate::primitive::Native;
-use crate::raw::{LATEST, RawLock};
+use crate::raw::{LATEST, RawLock, try_read};
 
 /// A mutex under load control. All zeroes is an unlocked mutex: use `UNCONVOY_MUTEX_INIT`, static
 /// storage, or `memset`. It needs no destruction. Any thread may unlock it. Do not move it while in
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn unconvoy_rwlock_rdlock(lock: *mut unconvoy_rwlock_t) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unconvoy_rwlock_tryrdlock(lock: *mut unconvoy_rwlock_t) -> bool {
     // SAFETY: by contract.
-    unsafe { rwlock(lock) }.state.try_acquire(Share::Read)
+    try_read(&unsafe { rwlock(lock) }.state)
 }
 
 /// Locks for writing, exclusively. Waits until the lock is free.

@@ -204,6 +204,13 @@ unsafe impl<C: Contention, L: LoadManager> lock_api::RawMutexTimed for RawLock<C
     }
 }
 
+/// Acquires a reader-writer lock for reading if that is possible at once. Looks first: a reader
+/// counted beside a writer, even for a moment, stays counted in the child of a fork by that writer.
+#[inline]
+pub(crate) fn try_read(word: &RwWord<Native>) -> bool {
+    !word.is_written() && word.try_acquire(Share::Read)
+}
+
 impl<L: LoadManager> RawSharedLock<L> {
     /// The lock; it has no room for a bias.
     #[inline]
@@ -237,7 +244,7 @@ unsafe impl<L: LoadManager> lock_api::RawRwLock for RawSharedLock<L> {
 
     #[inline]
     fn try_lock_shared(&self) -> Option<GuardSend> {
-        self.lock().try_read(|| false).then(GuardSend::new)
+        try_read(&self.state).then(GuardSend::new)
     }
 
     #[inline]

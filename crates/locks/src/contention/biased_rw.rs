@@ -207,16 +207,14 @@ impl<P: VisibleReaders> BiasedRw<'_, P> {
         }
     }
 
-    /// As [`read`](Self::read), without giving way. Looks first: a reader counted beside a writer,
-    /// even for a moment, stays counted in the child of a fork by that writer.
+    /// As [`read`](Self::read), without giving way.
     pub fn try_read(&self, may_bias: impl FnOnce() -> bool) -> bool {
         self.try_publish()
-            || self.word.seems_free(Share::Read)
-                && match self.begin_read() {
-                    Begun::Held => true,
-                    Begun::Failed => false,
-                    Begun::Undecided(undecided) => self.decide_read(undecided, may_bias),
-                }
+            || match self.begin_read() {
+                Begun::Held => true,
+                Begun::Failed => false,
+                Begun::Undecided(undecided) => self.decide_read(undecided, may_bias),
+            }
     }
 
     /// Publishes a hold under the bias `seen`. Returns false if the caller must take the word.

@@ -60,8 +60,8 @@ const NEARLY_MAX_READERS: u32 = MAX_READERS - (1 << 16);
 pub(super) const BACKOFF_NS: (u64, u64) = (50, 8_000);
 
 /// A waiter's first delay for each thread that polls already: about the time of one poll. Otherwise
-/// many polls would occupy the word's cache line. (256 simulated contexts and threads, 1 % changes:
-/// 5.4 M/s, 5.1 without; 128 threads 6.8 and 6.6.)
+/// the polls of many threads would occupy the word's cache line. (256 simulated contexts and
+/// threads, 1 % changes: 5.4 M/s, 5.1 without; 128 threads 6.8 and 6.6.)
 const PER_POLLER_NS: u64 = 20;
 
 /// How a thread wants the lock.
@@ -123,10 +123,10 @@ impl<P: Primitive> RwWord<P> {
         self.word.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
     }
 
-    /// Acquires a free lock that a writer has asked for. The request ends, whoever made it; another
-    /// thread may end it at this moment.
+    /// Acquires a free lock that a writer has asked for. The request ends, whoever made it.
     #[cold]
     fn take_urgent(&self) -> bool {
+        // Another thread may end the request at this moment.
         let written = |seen: u32| (seen & !URGENT == 0).then_some(WRITER);
         self.word.modify(Acquire, Relaxed, written).is_ok()
     }
@@ -187,8 +187,7 @@ impl<P: Primitive> RwWord<P> {
     }
 
     /// Whether `try_acquire` is worth a write to the word.
-    #[inline]
-    pub(crate) fn seems_free(&self, share: Share) -> bool {
+    pub(super) fn seems_free(&self, share: Share) -> bool {
         match share {
             Share::Write => self.word.load(Relaxed) & !URGENT == 0,
             _ => self.word.load(Relaxed) & WRITER == 0,
@@ -298,9 +297,10 @@ impl<P: Primitive> RwWord<P> {
     #[cold]
     unsafe fn release_contended(&self) -> bool {
         let freed = |seen: u32| {
+            // A lock without a holder stays as it is.
             let is_writers = seen & WRITER != 0;
             let freed = match seen & !(PARKED | URGENT) {
-                0 => seen, // a lock without a holder stays as it is
+                0 => seen,
                 _ if is_writers => seen & !WRITER,
                 _ => seen - 1,
             };
@@ -362,7 +362,7 @@ impl<P: Primitive> RwWord<P> {
         self.readers() == MAX_READERS
     }
 
-    /// Number of readers, withdrawing ones included.
+    /// Number of readers, those that are withdrawing included.
     pub(super) fn readers(&self) -> u32 {
         self.word.load(Relaxed) & !(WRITER | PARKED | URGENT)
     }
@@ -433,7 +433,8 @@ mod tests {
         assert!(!lock.try_acquire(Share::ReadAfterWriters) && lock.try_acquire(Share::Read));
         lock.begin_wait(Share::Write);
         assert!(!lock.end_wait(Share::Write), "another writer waits");
-        assert!(lock.end_wait(Share::Write) && lock.try_acquire(Share::ReadAfterWriters));
+        assert!(lock.end_wait(Share::Write));
+        assert!(lock.try_acquire(Share::ReadAfterWriters));
     }
 
     #[test]
