@@ -197,10 +197,7 @@ fn not_released(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
     let unended = lock.unended?;
     let ended = lock.waits.saturating_sub(unended.waits) as f64;
     let releases = waiting(evidence, lock).min(ended);
-    let section = (unended.longest_ns as f64 / (1.0 + releases)) as u64;
-    if section < NOT_RELEASED_NS {
-        return None;
-    }
+    let section = least_section(unended.longest_ns, releases, NOT_RELEASED_NS)?;
     let sentence = format!(
         "A wait of {} had not ended when the recording did: it is held for {} or longer.",
         time(unended.longest_ns),
@@ -274,14 +271,17 @@ fn waiting(evidence: &Evidence, lock: &LockEvidence) -> f64 {
     lock.span.map_or(recorded, |span| span.waiting.max(recorded))
 }
 
-/// A thread waits for at most as many sections as threads wait, and for one more.
+/// The least length of sections, if that is `long`: a thread waits for at most as many as `others`
+/// wait, and for one more.
+fn least_section(wait_ns: u64, others: f64, long: u64) -> Option<u64> {
+    Some((wait_ns as f64 / (1.0 + others)) as u64).filter(|&section| section >= long)
+}
+
+/// Threads wait for readers.
 fn long_reads(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
     let wait = lock.behind_readers_ns.filter(|_| overloaded(evidence, lock).is_none())?;
     let waiting = waiting(evidence, lock);
-    let section = (wait as f64 / (1.0 + waiting)) as u64;
-    if section < LONG_HOLD_NS {
-        return None;
-    }
+    let section = least_section(wait, waiting, LONG_HOLD_NS)?;
     let sentence = format!(
         "Half of the waits take {}, with {waiting:.1} threads that wait on average, though writers \
          hold it briefly: readers hold it for {} or longer.",
@@ -299,10 +299,7 @@ fn long_waits(evidence: &Evidence, lock: &LockEvidence) -> Option<Advice> {
         return None;
     }
     let wait = lock.wait_p50_ns?;
-    let section = (wait as f64 / (1.0 + waiting)) as u64;
-    if section < LONG_HOLD_NS {
-        return None;
-    }
+    let section = least_section(wait, waiting, LONG_HOLD_NS)?;
     let sentence = format!(
         "Half of the waits take {}, with {waiting:.1} threads that wait on average: it is held for \
          {} or longer.",
